@@ -1,0 +1,1 @@
+"""Hardware abstraction: devices, backends, kernel registry, graphs, communicators, typed errors."""
