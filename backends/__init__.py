@@ -1,0 +1,1 @@
+"""Implementations of the op contract, one folder per backend."""

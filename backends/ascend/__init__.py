@@ -1,0 +1,1 @@
+"""The Ascend backend: kernels for Huawei Ascend 950. None exist yet."""

@@ -1,0 +1,1 @@
+"""The suite that decides whether a backend keeps the op contract."""

@@ -1,0 +1,1 @@
+"""The `deepinfer` command: one module per subcommand, loaded when it is called."""

@@ -1,0 +1,75 @@
+"""The command group: finds subcommands without importing them, and turns user errors into exit code 2.
+
+A subcommand `deepinfer NAME` is the click command called `command` in `deepinfer.cli.NAME`. Its module is imported
+when the subcommand is called, so that `deepinfer --help` and `deepinfer --version` load no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+from deepinfer import __version__
+
+# name -> what `deepinfer --help` says of it
+SUBCOMMANDS = {
+    "generate": "Generate text from a prompt.",
+    "checkpoint": "Make and inspect checkpoint directories.",
+    "ops": "The op contract: list, show, support status, and why a kernel was chosen.",
+    "env": "The environment variables, their meanings, defaults and present values.",
+}
+
+
+class UserError(click.ClickException):
+    """A typed error of the package, shown as one message on stderr."""
+
+    exit_code = 2
+
+
+class LazyGroup(click.Group):
+    """A group whose subcommands live in modules of their own."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in SUBCOMMANDS:
+            return None
+        command = import_module(f"deepinfer.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(SUBCOMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            if _is_user_error(error):
+                raise UserError(str(error)) from error
+            raise
+
+
+def _is_user_error(error: Exception) -> bool:
+    from deepinfer.hal.errors import DeepInferError
+
+    return isinstance(error, DeepInferError)
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="'deepinfer COMMAND --help' describes a command. Errors a user can act on are one message and exit status 2.",
+)
+@click.version_option(__version__, "--version", prog_name="deepinfer", message="%(prog)s %(version)s")
+def main() -> None:
+    """Run DeepSeek-V4.1-Flash through a versioned op contract.
+
+    \b
+    deepinfer generate "Once upon a time"              the embedded checkpoint, made on first use
+    deepinfer generate --model PATH_OR_ID "A prompt"   a Hugging Face directory or hub id
+    """
