@@ -1,0 +1,44 @@
+"""Small helpers shared by the reference kernels."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+Value = TypeVar("Value", Tensor, tuple[Tensor, ...])
+
+
+def finish(value: Value, out: Value | None) -> Value:
+    """Return `value`, copied into the caller's `out` when there is one (a tensor, or a tuple of several outputs)."""
+    if out is None:
+        return value
+    if isinstance(value, tuple):
+        for source, target in zip(value, out, strict=True):
+            _copy(source, target)
+    else:
+        assert isinstance(out, Tensor)
+        _copy(value, out)
+    return out
+
+
+def tree_sum(x: Tensor) -> Tensor:
+    """Sum over the last dim, kept with length 1, in a fixed order: halves are added until one column is left.
+
+    Column i of the first half meets column i of the second; with an odd length the last column waits for the next
+    round. Each round is one elementwise addition, so a row's sum does not depend on where the row stands, which
+    torch.sum does not promise.
+    """
+    while (width := x.shape[-1]) > 1:
+        half = width // 2
+        folded = x[..., :half] + x[..., half : 2 * half]
+        x = folded if width % 2 == 0 else torch.cat((folded, x[..., -1:]), dim=-1)
+    return x
+
+
+def _copy(source: Tensor, target: Tensor) -> None:
+    # copy_ between float8 tensors is a conversion on some devices; bytes are bytes.
+    if source.dtype == torch.float8_e4m3fn:
+        source, target = source.view(torch.uint8), target.view(torch.uint8)
+    target.copy_(source)
