@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from deepinfer import __version__
+from .. import __version__
 
 # name -> what `deepinfer --help` says of it
 SUBCOMMANDS = {
@@ -37,7 +37,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in SUBCOMMANDS:
             return None
-        command = import_module(f"deepinfer.cli.{cmd_name}").command
+        command = import_module(f".{cmd_name}", __package__).command
         assert isinstance(command, click.Command)
         return command
 
@@ -55,7 +55,7 @@ class LazyGroup(click.Group):
 
 
 def _is_user_error(error: Exception) -> bool:
-    from deepinfer.hal.errors import DeepInferError
+    from ..hal.errors import DeepInferError
 
     return isinstance(error, DeepInferError)
 
