@@ -1,0 +1,172 @@
+"""One step's input: rows of several sequences side by side, built on the host with numpy.
+
+Rows of one sequence are consecutive and ascending. Prompt chunks, single decode tokens and rows whose logits nobody
+wants differ in nothing but their numbers; a row's result depends on that row's sequence alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ..hal import errors
+from ..ops import layouts
+from .config import TextConfig
+
+IntArray = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class SequenceSlice:
+    """The rows that one sequence contributes to a step.
+
+    Attributes:
+        tokens: int32, the sequence's token ids, at least [0, end).
+        start, end: positions computed in this step; everything before `start` is in the caches.
+        state_slot: the sequence's state slot.
+        pages: page ids in order; they cover positions [0, end).
+        logits: positions in [start, end) whose logits are wanted, ascending.
+    """
+
+    tokens: IntArray
+    start: int
+    end: int
+    state_slot: int
+    pages: Sequence[int]
+    logits: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tensors of one step; see `ops` for their meaning. T rows (padding last), S sequences, L logit rows.
+
+    Attributes:
+        tokens: int32 [T], -1 on padding rows.
+        positions: int32 [T].
+        row_seq: int32 [T], -1 on padding rows.
+        image: bool [T], rows of an image span (ids at or above the vocabulary).
+        ngrams: int32 [T, n], raw ids of the token and its predecessors, newest first, -1 where there is none.
+        host_ngrams: the same in host memory, for tables that live there.
+        seq_start, seq_end, row_begin, state_slot: int32 [S].
+        block_table: int32 [S, pages], -1 unused.
+        visible: ratio -> int32 [T], compressed entries a row may see.
+        entries: ratio -> most entries any row sees.
+        logit_rows: int32 [L].
+    """
+
+    tokens: torch.Tensor
+    positions: torch.Tensor
+    row_seq: torch.Tensor
+    image: torch.Tensor
+    ngrams: torch.Tensor
+    host_ngrams: torch.Tensor
+    seq_start: torch.Tensor
+    seq_end: torch.Tensor
+    row_begin: torch.Tensor
+    state_slot: torch.Tensor
+    block_table: torch.Tensor
+    visible: dict[int, torch.Tensor]
+    entries: dict[int, int]
+    logit_rows: torch.Tensor
+
+    @property
+    def rows(self) -> int:
+        """Rows of the step, padding included."""
+        return self.tokens.shape[0]
+
+    @classmethod
+    def build(
+        cls, slices: Sequence[SequenceSlice], text: TextConfig, device: torch.device, *, rows: int | None = None
+    ) -> Batch:
+        """Pack sequences into one step.
+
+        Args:
+            slices: at least one row each.
+            text: the model.
+            device: where the tensors go.
+            rows: pad to this many rows.
+
+        Raises:
+            InvalidArgumentError: a slice is empty, lacks tokens or pages, or asks for logits outside itself; or `rows`
+                is smaller than what the slices hold.
+        """
+        for number, part in enumerate(slices):
+            _check(number, part)
+        lengths = np.array([part.end - part.start for part in slices], np.int32)
+        total = int(lengths.sum())
+        padded = total if rows is None else rows
+        if padded < total:
+            raise errors.InvalidArgumentError("rows", rows, f"at least the {total} rows of the sequences")
+        begin = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])[:-1]
+        n = text.engram_max_ngram_size if text.engram_layer_ids else 1
+        ngrams = np.full((padded, n), -1, np.int32)
+        positions = np.zeros(padded, np.int32)
+        row_seq = np.full(padded, -1, np.int32)
+        logit_rows: list[npt.NDArray[np.int32]] = [np.zeros(0, np.int32)]
+        for number, (part, first) in enumerate(zip(slices, begin, strict=True)):
+            own = slice(int(first), int(first) + part.end - part.start)
+            ngrams[own] = _look_back(part, n)
+            positions[own] = np.arange(part.start, part.end, dtype=np.int32)
+            row_seq[own] = number
+            logit_rows.append(np.asarray(part.logits, np.int32) - np.int32(part.start) + first)
+        tokens = np.ascontiguousarray(ngrams[:, 0])
+        ratios = sorted({ratio for ratio in text.compress_ratios if ratio})
+        visible = {r: np.where(row_seq >= 0, (positions + 1) // r, 0).astype(np.int32) for r in ratios}
+
+        def put(array: npt.NDArray[np.generic]) -> torch.Tensor:
+            return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+        host_ngrams = torch.from_numpy(ngrams)
+        return cls(
+            tokens=put(tokens),
+            positions=put(positions),
+            row_seq=put(row_seq),
+            image=put(tokens >= text.vocab_size),
+            ngrams=host_ngrams.to(device),
+            host_ngrams=host_ngrams,
+            seq_start=put(np.array([part.start for part in slices], np.int32)),
+            seq_end=put(np.array([part.end for part in slices], np.int32)),
+            row_begin=put(begin),
+            state_slot=put(np.array([part.state_slot for part in slices], np.int32)),
+            block_table=put(_block_table(slices)),
+            visible={r: put(v) for r, v in visible.items()},
+            entries={r: max((part.end // r for part in slices), default=0) for r in ratios},
+            logit_rows=put(np.concatenate(logit_rows)),
+        )
+
+
+def _check(number: int, part: SequenceSlice) -> None:
+    name = f"slices[{number}]"
+    if not 0 <= part.start < part.end <= len(part.tokens):
+        raise errors.InvalidArgumentError(
+            f"{name}.start, end", (part.start, part.end), f"0 <= start < end <= {len(part.tokens)}, the tokens given"
+        )
+    need = -(-part.end // layouts.PAGE_TOKENS)
+    if len(part.pages) < need:
+        raise errors.InvalidArgumentError(f"{name}.pages", list(part.pages), f"{need} pages for {part.end} tokens")
+    wanted = list(part.logits)
+    if wanted != sorted(set(wanted)) or (wanted and not part.start <= wanted[0] <= wanted[-1] < part.end):
+        raise errors.InvalidArgumentError(
+            f"{name}.logits", wanted, f"ascending positions from {part.start} to {part.end - 1}"
+        )
+
+
+def _look_back(part: SequenceSlice, n: int) -> IntArray:
+    """[rows, n]: the token of each row and the n - 1 before it, newest first, -1 before the sequence's start."""
+    first = part.start - (n - 1)
+    window = np.full(n - 1 + part.end - part.start, -1, np.int32)
+    window[max(0, -first) :] = part.tokens[max(0, first) : part.end]
+    view: IntArray = np.lib.stride_tricks.sliding_window_view(window, n)[:, ::-1]
+    return view
+
+
+def _block_table(slices: Sequence[SequenceSlice]) -> IntArray:
+    width = max((len(part.pages) for part in slices), default=0)
+    table = np.full((len(slices), max(width, 1)), -1, np.int32)
+    for row, part in zip(table, slices, strict=True):
+        row[: len(part.pages)] = part.pages
+    return table

@@ -1,0 +1,54 @@
+"""The two cache pools as tensors, and each layer's view into them."""
+
+from __future__ import annotations
+
+import torch
+
+from ..hal import errors
+from .cache_layout import CacheLayout, Section
+
+
+class Caches:
+    """Page pool and state pool of one device.
+
+    Page 0 and slot 0 are never handed to a sequence: block tables and padding rows may name them without harm.
+
+    Attributes:
+        layout: byte layout of both pools.
+        pages: uint8 [pages, page_bytes].
+        state: uint8 [slots, state_bytes].
+        main, index: owner layer -> uint8 view [pages, section bytes] with the page's stride.
+        rings: layer prefix -> uint8 view [slots, ring_slots, ring_record].
+        compressor_rings: ratio-2 owner -> fp32 view [slots, compressor_slots, 2, head_dim]; index 0 is the gate score.
+    """
+
+    def __init__(self, layout: CacheLayout, pages: int, slots: int, device: torch.device, head_dim: int) -> None:
+        """Allocate zeroed pools.
+
+        Raises:
+            InvalidArgumentError: fewer than two pages or slots (number 0 of each is reserved).
+        """
+        for name, count in (("pages", pages), ("slots", slots)):
+            if count < 2:
+                raise errors.InvalidArgumentError(name, count, "at least 2; number 0 is reserved")
+        self.layout = layout
+        self.pages = torch.zeros(pages, layout.page_bytes, dtype=torch.uint8, device=device)
+        self.state = torch.zeros(slots, layout.state_bytes, dtype=torch.uint8, device=device)
+        self.main = {owner: _cut(self.pages, section) for owner, section in layout.main.items()}
+        self.index = {owner: _cut(self.pages, section) for owner, section in layout.index.items()}
+        ring = (layout.ring_slots, layout.ring_record)
+        self.rings = {name: _cut(self.state, section).unflatten(1, ring) for name, section in layout.rings.items()}
+        compressor = (layout.compressor_slots, 2, head_dim)
+        self.compressor_rings = {
+            owner: _cut(self.state, section).view(torch.float32).unflatten(1, compressor)
+            for owner, section in layout.compressor_rings.items()
+        }
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both pools."""
+        return self.pages.numel() + self.state.numel()
+
+
+def _cut(pool: torch.Tensor, section: Section) -> torch.Tensor:
+    return pool[:, section.offset : section.offset + section.size]

@@ -1,0 +1,253 @@
+"""From a checkpoint to a model's weights: tensors where the ops want them, packed as they were stored.
+
+Every tensor is read once, straight into the buffer that is kept: experts of a layer lie in one tensor, the gate and up
+branches behind one another, so nothing is copied together afterwards. `ops.*_prepare` then hands the buffers to the
+kernels that will read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import torch
+
+from .. import ops
+from ..ops.spec import WeightHandle
+from .attention import Attention, AttentionWeights, CompressorWeights, IndexerWeights, IndexKeyWeights
+from .config import ModelConfig
+from .engram import Engram, EngramWeights
+from .engram_tables import CompressedVocabulary, EngramTable
+from .layer import HyperConnection, HyperWeights, Layer
+from .moe import MoE, MoEWeights
+from .names import TensorSpec
+from .topology import LayerRole
+
+Progress = Callable[[int], None]
+
+# One reader thread per core hides the page-cache copy of many small tensors; more gains nothing.
+READERS = 4
+
+TORCH_DTYPES: dict[str, torch.dtype] = {
+    "BF16": torch.bfloat16,
+    "F32": torch.float32,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E8M0": torch.uint8,
+    "I8": torch.uint8,
+}
+
+
+class Source(Protocol):
+    """Where tensors come from: a checkpoint, or a generator of dummy values."""
+
+    def read_into(self, name: str, out: torch.Tensor) -> None:
+        """Fill `out` (host memory) with the tensor's values."""
+
+    def map(self, name: str, rows: tuple[int, int] | None = None) -> torch.Tensor:
+        """The tensor, or a range of its rows, without reading it into memory."""
+
+
+class Loader:
+    """Builds the parts of a model from a source.
+
+    Args:
+        source: the tensors.
+        config: the model.
+        specs: what this rank reads: name -> dtype and shape.
+        device: where the weights go.
+        experts: half-open range of routed experts this rank holds, per expert count of a layer.
+        progress: called with the bytes of each tensor read.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        config: ModelConfig,
+        specs: dict[str, TensorSpec],
+        device: torch.device,
+        experts: Callable[[int], range],
+        progress: Progress | None = None,
+    ) -> None:
+        self.source = source
+        self.config = config
+        self.specs = specs
+        self.device = device
+        self.experts = experts
+        self.progress = progress
+        self._taken: set[str] = set()
+        self.device_bytes = 0
+        self.mapped_bytes = 0
+
+    # ---- reading ------------------------------------------------------------------------------------------------
+
+    def _read(self, jobs: list[tuple[str, torch.Tensor]]) -> None:
+        def one(job: tuple[str, torch.Tensor]) -> None:
+            self.source.read_into(*job)
+
+        if len(jobs) < READERS:
+            for job in jobs:
+                one(job)
+        else:
+            with ThreadPoolExecutor(READERS) as pool:
+                list(pool.map(one, jobs))
+        self._taken.update(name for name, _ in jobs)
+        nbytes = sum(_nbytes(out) for _, out in jobs)
+        self.device_bytes += nbytes
+        if self.progress is not None:
+            self.progress(nbytes)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """One tensor, on the device."""
+        spec = self.specs[name]
+        out = torch.empty(spec.shape, dtype=TORCH_DTYPES[spec.dtype])
+        self._read([(name, out)])
+        return out.to(self.device)
+
+    def _mapped(self, name: str) -> torch.Tensor:
+        mapped = self.source.map(name)
+        self.mapped_bytes += _nbytes(mapped)
+        return mapped
+
+    def joined(self, names: list[str]) -> torch.Tensor:
+        """Tensors behind one another along their first dim, on the device."""
+        specs = [self.specs[name] for name in names]
+        shape = (sum(s.shape[0] for s in specs), *specs[0].shape[1:])
+        out = torch.empty(shape, dtype=TORCH_DTYPES[specs[0].dtype])
+        self._read(list(zip(names, out.split([s.shape[0] for s in specs]), strict=True)))
+        return out.to(self.device)
+
+    def stacked(self, groups: list[list[str]]) -> torch.Tensor:
+        """Joined tensors of each group, stacked in a new first dim, on the device."""
+        specs = [self.specs[name] for name in groups[0]] if groups else []
+        sizes = [s.shape[0] for s in specs]
+        shape = (len(groups), sum(sizes), *specs[0].shape[1:])
+        out = torch.empty(shape, dtype=TORCH_DTYPES[specs[0].dtype])
+        jobs = [job for names, part in zip(groups, out, strict=True) for job in zip(names, part.split(sizes), strict=True)]
+        self._read(jobs)
+        return out.to(self.device)
+
+    def _keep(self, handle: WeightHandle, *read: torch.Tensor) -> WeightHandle:
+        """Count what a backend's own layout takes more or less than the tensors it was made from."""
+        self.device_bytes += handle.nbytes - sum(_nbytes(t) for t in read)
+        return handle
+
+    def fp8(self, *prefixes: str) -> WeightHandle:
+        """FP8 weights of one linear, joined along their outputs."""
+        weight, scale = (self.joined([f"{p}.{kind}" for p in prefixes]) for kind in ("weight", "scale"))
+        return self._keep(ops.linear_fp8_prepare(weight, scale), weight, scale)
+
+    def bf16(self, prefix: str) -> WeightHandle:
+        """A bf16 linear."""
+        weight = self.tensor(f"{prefix}.weight")
+        return self._keep(ops.linear_bf16_prepare(weight), weight)
+
+    def grouped_output(self, prefix: str) -> WeightHandle:
+        """The output projection by groups of heads: [G * N, K] seen as [G, N, K]."""
+        shape = (self.config.text.o_groups, -1)
+        weight, scale = (self.tensor(f"{prefix}.{kind}").unflatten(0, shape) for kind in ("weight", "scale"))
+        return self._keep(ops.linear_fp8_grouped_prepare(weight, scale), weight, scale)
+
+    def fp4_experts(self, prefix: str, experts: range, parts: tuple[str, ...]) -> WeightHandle:
+        """Routed experts' FP4 weights: one [E, N, K/2] tensor with its scales."""
+        weight, scale = (
+            self.stacked([[f"{prefix}.experts.{e}.{part}.{kind}" for part in parts] for e in experts])
+            for kind in ("weight", "scale")
+        )
+        return self._keep(ops.grouped_linear_prepare(weight, scale), weight, scale)
+
+    # ---- parts of a model ---------------------------------------------------------------------------------------
+
+    def layer(self, role: LayerRole, record: str, rope_table: torch.Tensor) -> Layer:
+        """One backbone or draft layer."""
+        text = self.config.text
+        draft = role.half == "draft"
+        experts = text.dspark_n_routed_experts if draft else text.n_routed_experts
+        moe = MoE(
+            self._moe(f"{role.prefix}.ffn", self.experts(experts)),
+            experts_per_token=text.dspark_num_experts_per_tok if draft else text.num_experts_per_tok,
+            scaling=text.routed_scaling_factor,
+            limit=text.swiglu_limit,
+        )
+        attention = Attention(role, text, record, self._attention(role), rope_table)
+        return Layer(self._mix(role.prefix, "attn"), attention, self._mix(role.prefix, "ffn"), moe)
+
+    def _mix(self, prefix: str, part: str) -> HyperConnection:
+        fn, base, scale = (self.tensor(f"{prefix}.hc_{part}_{kind}") for kind in ("fn", "base", "scale"))
+        return HyperConnection(HyperWeights(fn, base, scale, self.tensor(f"{prefix}.{part}_norm.weight")), self.config.text)
+
+    def _attention(self, role: LayerRole) -> AttentionWeights:
+        p = f"{role.prefix}.attn"
+        return AttentionWeights(
+            wq_a=self.fp8(f"{p}.wq_a"),
+            q_norm=self.tensor(f"{p}.q_norm.weight"),
+            wq_b=self.fp8(f"{p}.wq_b"),
+            wkv=self.fp8(f"{p}.wkv"),
+            kv_norm=self.tensor(f"{p}.kv_norm.weight"),
+            wo_a=self.grouped_output(f"{p}.wo_a"),
+            wo_b=self.fp8(f"{p}.wo_b"),
+            sink=self.tensor(f"{p}.attn_sink"),
+            compressor=self._compressor(f"{p}.compressor", role.ratio) if role.owns_kv else None,
+            index_key=self._index_key(f"{p}.indexer") if role.owns_index_k else None,
+            indexer=self._indexer(f"{p}.indexer") if role.runs_indexer else None,
+        )
+
+    def _compressor(self, prefix: str, ratio: int) -> CompressorWeights:
+        gate = self.bf16(f"{prefix}.wgate") if ratio == 2 else None
+        return CompressorWeights(self.bf16(f"{prefix}.wkv"), gate, self.tensor(f"{prefix}.norm.weight"))
+
+    def _index_key(self, prefix: str) -> IndexKeyWeights:
+        return IndexKeyWeights(self.bf16(f"{prefix}.wk"), self.tensor(f"{prefix}.k_norm.weight"))
+
+    def _indexer(self, prefix: str) -> IndexerWeights:
+        return IndexerWeights(self.fp8(f"{prefix}.wq_b"), self.bf16(f"{prefix}.weights_proj"))
+
+    def _moe(self, prefix: str, experts: range) -> MoEWeights:
+        shared = f"{prefix}.shared_experts"
+        return MoEWeights(
+            gate=self.bf16(f"{prefix}.gate"),
+            bias=self.tensor(f"{prefix}.gate.bias"),
+            bias_vl=self.tensor(f"{prefix}.gate.bias_vl"),
+            w13=self.fp4_experts(prefix, experts, ("w1", "w3")),
+            w2=self.fp4_experts(prefix, experts, ("w2",)),
+            shared_w13=self.fp8(f"{shared}.w1", f"{shared}.w3"),
+            shared_w2=self.fp8(f"{shared}.w2"),
+            first_expert=experts.start,
+            local_experts=len(experts),
+        )
+
+    def engram(self, role: LayerRole, table: EngramTable, vocabulary: CompressedVocabulary, *, on_host: bool) -> Engram:
+        """One Engram layer; with `on_host` its table stays mapped from the checkpoint and is never read whole."""
+        p, text = f"{role.prefix}.engram", self.config.text
+        names = (f"{p}.embed.weight", f"{p}.embed.scale")
+        rows, scales = (self._mapped(name) if on_host else self.tensor(name) for name in names)
+        where = torch.device("cpu") if on_host else self.device
+
+        def put(array: Any) -> torch.Tensor:
+            return torch.from_numpy(array).to(where)
+
+        weights = EngramWeights(
+            table=rows,
+            table_scale=scales,
+            lookup=put(vocabulary.lookup),
+            multipliers=put(table.multipliers),
+            primes=put(table.primes),
+            offsets=put(table.offsets),
+            pad=int(vocabulary.lookup[text.engram_pad_token_id]),
+            wkv=self.fp8(f"{p}.wkv"),
+            q_weight=self.tensor(f"{p}.q_weight"),
+            k_weight=self.tensor(f"{p}.k_weight"),
+        )
+        return Engram(weights, self.device, text.rms_norm_eps)
+
+    def rest(self) -> dict[str, torch.Tensor]:
+        """The draft head's and the vision tower's tensors, by name: what no part above has read.
+
+        Call it after the layers.
+        """
+        names = [n for n, spec in self.specs.items() if spec.kind == "vision" or n.startswith("mtp.")]
+        return {name: self.tensor(name) for name in names if name not in self._taken}
+
+
+def _nbytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()

@@ -1,0 +1,171 @@
+"""Assembling a `Model` from a checkpoint directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from ..hal import errors
+from ..ops import spec as op_spec
+from . import engram_tables, rope_table
+from .cache_layout import DEFAULT_MAX_DRAFT, build_cache_layout
+from .checkpoint import Checkpoint
+from .config import ModelConfig, TextConfig
+from .load import Loader, Source
+from .names import TensorSpec
+from .shard_plan import ShardPlan
+from .topology import LayerRole
+from .transformer import Memory, Model
+
+EngramStorage = Literal["auto", "host", "device"]
+
+HOST_TABLE_BYTES = 4 << 30
+"""With storage 'auto', Engram tables above this many bytes stay in host memory, mapped from the checkpoint."""
+
+
+def load_model(
+    path: str | Path,
+    *,
+    device: torch.device | str = "cpu",
+    max_model_len: int | None = None,
+    rank: int = 0,
+    world_size: int = 1,
+    engram_storage: EngramStorage = "auto",
+    max_draft: int = DEFAULT_MAX_DRAFT,
+    identity_vocabulary: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Model:
+    """Load a checkpoint directory.
+
+    The headers are checked as a whole before anything large is allocated; each rank then reads only its part.
+
+    Args:
+        path: Hugging Face directory.
+        device: torch device of the weights.
+        max_model_len: longest sequence in tokens; sizes the rotary tables. None = the configuration's limit.
+        rank, world_size: this process's part of the routed experts and Engram rows.
+        engram_storage: 'device', 'host' (tables stay mapped from the files), or 'auto' by size.
+        max_draft: most draft tokens a step may verify; sizes the rings.
+        identity_vocabulary: use the identity Engram table instead of the tokenizer's (tests only).
+        progress: called with (bytes read so far, bytes to read).
+
+    Raises:
+        CheckpointError, ConfigError, TokenizerError: the directory cannot be used; the message says why.
+        InvalidArgumentError: an argument is out of range.
+    """
+    op_spec.freeze()
+    target = torch.device(device)
+    with Checkpoint.open(path) as checkpoint:
+        config = checkpoint.config
+        length = _model_length(config.text, max_model_len)
+        plan = ShardPlan(rank=rank, world_size=world_size)
+        checkpoint.check(plan)
+        specs = plan.specs(checkpoint.inventory)
+        on_host = _tables_on_host(specs, engram_storage)
+        total = sum(s.nbytes for s in specs.values() if not (on_host and s.kind == "engram_table"))
+        done = 0
+
+        def advance(nbytes: int) -> None:
+            nonlocal done
+            done += nbytes
+            if progress is not None:
+                progress(done, total)
+
+        loader = Loader(checkpoint, config, specs, target, lambda count: plan.experts(count), advance)
+        return _assemble(loader, Path(path), length, max_draft, identity_vocabulary, on_host)
+
+
+def _assemble(
+    loader: Loader, path: Path, length: int, max_draft: int, identity_vocabulary: bool, on_host: bool
+) -> Model:
+    config, text = loader.config, loader.config.text
+    layout = build_cache_layout(text, config.topology, max_draft=max_draft)
+    plain, scaled = (t.to(loader.device) for t in rope_tables(text, length))
+
+    def layer(role: LayerRole) -> torch.Tensor:
+        return scaled if role.ratio else plain
+
+    layers = [loader.layer(role, layout.record, layer(role)) for role in config.topology.layers]
+    drafts = [loader.layer(role, layout.record, plain) for role in config.topology.drafts]
+    engrams = {}
+    if text.engram_layer_ids:
+        vocabulary = engram_tables.load_vocabulary(
+            path, text.vocab_size, text.engram_compressed_vocab_size, identity=identity_vocabulary
+        )
+        tables = hash_tables(text)
+        for role in config.topology.layers:
+            if role.engram is not None:
+                engrams[role.layer] = loader.engram(role, tables[role.engram], vocabulary, on_host=on_host)
+    extra = loader.rest()
+    head = loader.bf16("head")
+    norm = loader.tensor("norm.weight")
+    embed = loader.tensor("embed.weight")
+    return Model(
+        config,
+        layout,
+        loader.device,
+        embed=embed,
+        layers=layers,
+        engrams=engrams,
+        norm=norm,
+        head=head,
+        draft_layers=drafts,
+        draft_head={k: v for k, v in extra.items() if k.startswith("mtp.")},
+        vision={k: v for k, v in extra.items() if not k.startswith("mtp.")},
+        max_model_len=length,
+        memory=Memory(device=loader.device_bytes, mapped=loader.mapped_bytes),
+        path=path,
+    )
+
+
+def hash_tables(text: TextConfig) -> tuple[engram_tables.EngramTable, ...]:
+    """Engram hash parameters of a configuration, in `engram_layer_ids` order."""
+    return engram_tables.engram_tables(
+        text.engram_layer_ids,
+        vocab_size=text.engram_vocab_size,
+        max_ngram=text.engram_max_ngram_size,
+        heads=text.engram_n_heads,
+        compressed_size=text.engram_compressed_vocab_size,
+        declared_rows=text.engram_num_embeddings,
+    )
+
+
+def rope_tables(text: TextConfig, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rotary tables fp32 [length, dr/2, 2] of window-only layers and of layers with compressed KV."""
+    dim = text.qk_rope_head_dim
+    plain = rope_table.plain_frequencies(dim, text.rope_theta)
+    scaling = text.rope_scaling
+    if scaling is None:
+        scaled = rope_table.plain_frequencies(dim, text.compress_rope_theta)
+    else:
+        scaled = rope_table.yarn_frequencies(
+            dim,
+            text.compress_rope_theta,
+            factor=scaling.factor,
+            beta_fast=scaling.beta_fast,
+            beta_slow=scaling.beta_slow,
+            original_max_position=scaling.original_max_position_embeddings,
+        )
+    first, second = (torch.from_numpy(rope_table.rope_table(f, length)) for f in (plain, scaled))
+    return first, second
+
+
+def _model_length(text: TextConfig, wanted: int | None) -> int:
+    if wanted is None:
+        return text.max_position_embeddings
+    if not 1 <= wanted <= text.max_position_embeddings:
+        raise errors.InvalidArgumentError("max_model_len", wanted, f"1 to {text.max_position_embeddings} for this model")
+    return wanted
+
+
+def _tables_on_host(specs: dict[str, TensorSpec], storage: EngramStorage) -> bool:
+    if storage not in ("auto", "host", "device"):
+        raise errors.InvalidArgumentError("engram_storage", storage, "auto, host or device")
+    size = sum(s.nbytes for s in specs.values() if s.kind == "engram_table")
+    return storage == "host" or (storage == "auto" and size > HOST_TABLE_BYTES)
+
+
+__all__ = ["EngramStorage", "ModelConfig", "Source", "hash_tables", "load_model", "rope_tables"]

@@ -1,0 +1,30 @@
+"""What one forward carries from layer to layer, beside the residual streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from .batch import Batch
+from .caches import Caches
+
+
+@dataclass
+class Step:
+    """State of one forward.
+
+    Attributes:
+        batch, caches: the input and the pools it reads and writes.
+        latent: KV source -> bf16 [T, head_dim], its normed latent before rotation; index keys are made from it.
+        selected: index source -> int32 [T, index_topk], ascending entry ids, -1 unused.
+        blocks: int32 [T, candidate_topk_blocks], candidate blocks of the row, once the candidate source has run.
+        shared_hidden: bf16 [T, D], attention input of the first consumer layer; later consumer KV sources project it.
+    """
+
+    batch: Batch
+    caches: Caches
+    latent: dict[int, torch.Tensor] = field(default_factory=dict)
+    selected: dict[int, torch.Tensor] = field(default_factory=dict)
+    blocks: torch.Tensor | None = None
+    shared_hidden: torch.Tensor | None = None
