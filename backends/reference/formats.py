@@ -53,8 +53,8 @@ def encode_e4m3(x: Tensor) -> Tensor:
 
 
 def decode_e4m3(codes: Tensor) -> Tensor:
-    """fp32 values of E4M3 codes, given as float8_e4m3fn or as their bytes."""
-    return (codes.view(torch.float8_e4m3fn) if codes.dtype == torch.uint8 else codes).to(torch.float32)
+    """fp32 values of E4M3 codes, given as float8_e4m3fn or as their bytes; exact."""
+    return _lookup("e4m3", codes.view(torch.uint8)).view(codes.shape)
 
 
 def encode_e2m1(x: Tensor) -> Tensor:
@@ -74,13 +74,13 @@ def pack_e2m1(codes: Tensor) -> Tensor:
 
 def unpack_e2m1(packed: Tensor) -> Tensor:
     """fp32 values [..., 2n] of packed bytes [..., n]."""
-    pairs = _table("e2m1_pairs", packed.device)[packed.int()]
-    return pairs.reshape(*packed.shape[:-1], 2 * packed.shape[-1])
+    pairs = _lookup("e2m1_pairs", packed).view(torch.float32)
+    return pairs.view(*packed.shape[:-1], 2 * packed.shape[-1])
 
 
 def decode_e8m0(scale: Tensor) -> Tensor:
     """fp32 2^(b-127) of scale bytes; byte 0 is the subnormal 2^-127, byte 255 is NaN."""
-    return _table("e8m0", scale.device)[scale.int()]
+    return _lookup("e8m0", scale).view(scale.shape)
 
 
 def encode_e8m0_ceil(amax: Tensor, limit: float) -> Tensor:
@@ -106,14 +106,14 @@ def quantize_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
     """
     groups = x.reshape(*x.shape[:-1], x.shape[-1] // FP8_GROUP, FP8_GROUP)
     byte = encode_e8m0_ceil(groups.abs().amax(-1).clamp_(min=FP8_FLOOR), E4M3_MAX)
-    codes = encode_e4m3(groups * _table("e8m0_inverse", x.device)[byte].unsqueeze(-1))
+    codes = encode_e4m3(groups * _lookup("e8m0_inverse", byte).view(*byte.shape, 1))
     return codes.view(x.shape), byte.to(torch.uint8)
 
 
 def dequantize_fp8(codes: Tensor, scale: Tensor) -> Tensor:
     """fp32 [..., K] of E4M3 codes (or their bytes) [..., K] and E8M0 bytes [..., K/32]; exact."""
-    groups = decode_e4m3(codes).reshape(*scale.shape, FP8_GROUP)
-    return (groups * decode_e8m0(scale).unsqueeze(-1)).view(codes.shape)
+    groups = decode_e4m3(codes).view(*scale.shape, FP8_GROUP)
+    return groups.mul_(decode_e8m0(scale).unsqueeze(-1)).view(codes.shape)
 
 
 def quantize_fp4_pow2(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -128,14 +128,14 @@ def quantize_fp4_pow2(x: Tensor) -> tuple[Tensor, Tensor]:
     """
     groups = x.reshape(*x.shape[:-1], x.shape[-1] // FP4_POW2_GROUP, FP4_POW2_GROUP)
     byte = encode_e8m0_ceil(groups.abs().amax(-1).clamp_(min=FP4_POW2_FLOOR), E2M1_MAX)
-    codes = encode_e2m1(groups * _table("e8m0_inverse", x.device)[byte].unsqueeze(-1))
+    codes = encode_e2m1(groups * _lookup("e8m0_inverse", byte).view(*byte.shape, 1))
     return pack_e2m1(codes.view(x.shape)), byte.to(torch.uint8)
 
 
 def dequantize_fp4_pow2(packed: Tensor, scale: Tensor) -> Tensor:
     """fp32 [..., K] of packed E2M1 codes [..., K/2] and E8M0 bytes [..., K/32]; exact."""
-    groups = unpack_e2m1(packed).reshape(*scale.shape, FP4_POW2_GROUP)
-    return (groups * decode_e8m0(scale).unsqueeze(-1)).reshape(*packed.shape[:-1], 2 * packed.shape[-1])
+    groups = unpack_e2m1(packed).view(*scale.shape, FP4_POW2_GROUP)
+    return groups.mul_(decode_e8m0(scale).unsqueeze(-1)).view(*packed.shape[:-1], 2 * packed.shape[-1])
 
 
 def quantize_fp4_e4m3(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -160,8 +160,13 @@ def quantize_fp4_e4m3(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def dequantize_fp4_e4m3(packed: Tensor, scale: Tensor) -> Tensor:
     """fp32 [..., K] of packed E2M1 codes [..., K/2] and E4M3 scale bytes [..., K/16]; exact."""
-    groups = unpack_e2m1(packed).reshape(*scale.shape, FP4_E4M3_GROUP)
-    return (groups * decode_e4m3(scale).unsqueeze(-1)).reshape(*packed.shape[:-1], 2 * packed.shape[-1])
+    groups = unpack_e2m1(packed).view(*scale.shape, FP4_E4M3_GROUP)
+    return groups.mul_(decode_e4m3(scale).unsqueeze(-1)).view(*packed.shape[:-1], 2 * packed.shape[-1])
+
+
+def _lookup(name: str, index: Tensor) -> Tensor:
+    """Entries of a constant table, flat. index_select over one dim is several times faster than a cast or indexing."""
+    return torch.index_select(_table(name, index.device), 0, index.reshape(-1).int())
 
 
 def _table(name: str, device: torch.device) -> Tensor:
@@ -178,7 +183,10 @@ def _make_table(name: str) -> Tensor:
     if name == "e2m1_pairs":
         values = torch.tensor(_E2M1_VALUES, dtype=torch.float32)
         byte = torch.arange(256)
-        return torch.stack((values[byte & 15], values[byte >> 4]), dim=-1)
+        pairs = torch.stack((values[byte & 15], values[byte >> 4]), dim=-1)
+        return pairs.view(torch.int64).view(256)  # one 8-byte element per pair of values
+    if name == "e4m3":
+        return torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).to(torch.float32)
     byte = torch.arange(256, dtype=torch.int32)
     if name == "e8m0_inverse":  # 2^(127-b) for the bytes the quantisers make (1..253), NaN for 255
         bits = (254 - byte).clamp_(min=0) << 23
