@@ -44,7 +44,8 @@ def build_run(spec: OpSpec) -> Callable[..., Any]:
         device = next(a.device for a, d in zip(args, spec.args, strict=True) if hasattr(a, "device") and not getattr(d, "host", False))
         check(spec, out, bind_dims(spec, args), device)
 
-    scope: dict[str, Any] = {"table": table, "miss": miss, "refuse": refuse, "check_out": check_out}
+    # Underscores keep these apart from argument names such as `table` and `key`.
+    scope: dict[str, Any] = {"_table": table, "_miss": miss, "_refuse": refuse, "_check_out": check_out}
     exec(compile(source, f"<dispatch of {spec.name}>", "exec"), scope)
     run: Callable[..., Any] = scope["run"]
     return run
@@ -77,21 +78,21 @@ def generate(spec: OpSpec) -> str:
         f"def run({', '.join(names)}, out=None, workspace=None):",
         "    try:",
         *(f"        {line}" for line in body),
-        f"        key = ({', '.join(key)},)",
-        "        fn = table.get(key)",
+        f"        _key = ({', '.join(key)},)",
+        "        _fn = _table.get(_key)",
         "    except (AttributeError, TypeError, ValueError) as error:",
-        f"        raise refuse(({args}), error) from None",
+        f"        raise _refuse(({args}), error) from None",
     ]
     if checks:
-        lines += [f"    if not ({' and '.join(checks)}):", f"        raise refuse(({args}))"]
+        lines += [f"    if not ({' and '.join(checks)}):", f"        raise _refuse(({args}))"]
     lines += [
-        "    if fn is None:",
-        f"        fn = miss(key, ({args}))",
+        "    if _fn is None:",
+        f"        _fn = _miss(_key, ({args}))",
         "    if out is not None:",
-        f"        check_out(({args}), out)",
+        f"        _check_out(({args}), out)",
         "    if workspace is None:",
-        f"        return fn({', '.join(names)}, out)",
-        f"    return fn({', '.join(names)}, out, workspace)",
+        f"        return _fn({', '.join(names)}, out)",
+        f"    return _fn({', '.join(names)}, out, workspace)",
     ]
     return "\n".join(lines) + "\n"
 
