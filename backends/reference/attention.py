@@ -1,0 +1,125 @@
+"""Attention over window keys and selected compressed entries, with a sink.
+
+The order of every sum is fixed by a row's own keys (see `ops/attention.py`): keys sit in fixed slots, slots form tiles
+of 64, and a row gives the same bits alone, in any batch and at any chunk border. Two passes: all scores and their exact
+maximum first, then exponentials and products tile by tile.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...hal.registry import kernel
+from ...ops.attention import KEY_TILE
+from ...ops.layouts import FP4_16, FP8_32, entries_per_page
+from .common import finish, tree_sum
+from .formats import dequantize_fp4_e4m3, dequantize_fp8
+
+CHUNK_ELEMENTS = 16 << 20
+"""Key channels expanded to fp32 at once: bounds scratch memory, changes no bit."""
+
+
+@kernel("sparse_attention", version=0, backend="reference")
+def sparse_attention(
+    q: Tensor, fresh: Tensor, ring: Tensor, sink: Tensor, positions: Tensor, row_seq: Tensor, seq_start: Tensor,
+    row_begin: Tensor, state_slot: Tensor, pages: Tensor | None, block_table: Tensor | None, indices: Tensor | None,
+    window: int, ratio: int, scale: float, record: str, out: Tensor | None,
+) -> Tensor:
+    result = torch.zeros_like(q)
+    rows, _, d = q.shape
+    if seq_start.numel() == 0:
+        return finish(result, out)
+    selected = 0 if indices is None else indices.shape[1]
+    slots = _tiled(window) + _tiled(selected)
+    step = max(1, CHUNK_ELEMENTS // (slots * d))
+    for first in range(0, rows, step):
+        part = slice(first, min(first + step, rows))
+        live = row_seq[part] >= 0
+        sequence = row_seq[part].clamp(min=0).long()
+        count = live.shape[0]
+        keys = torch.zeros((count, slots, d), device=q.device)
+        present = torch.zeros((count, slots), dtype=torch.bool, device=q.device)
+        records, there = window_records(
+            fresh, ring, positions[part].long(), live, sequence, seq_start, row_begin, state_slot, window
+        )
+        keys[:, :window], present[:, :window] = dequantize_records(records, FP8_32.name, d), there
+        if indices is not None and selected:
+            assert pages is not None and block_table is not None
+            records, there = selected_records(pages, block_table, indices[part].long(), live, sequence, ratio)
+            place = slice(_tiled(window), _tiled(window) + selected)
+            keys[:, place], present[:, place] = dequantize_records(records, record, d), there
+        result[part] = attend(q[part].float(), keys, present, sink, scale)
+    return finish(result, out)
+
+
+def attend(q: Tensor, keys: Tensor, present: Tensor, sink: Tensor, scale: float) -> Tensor:
+    """The softmax and its sums over slots already gathered.
+
+    Args:
+        q: fp32 [n, h, d]. keys: fp32 [n, slots, d], slots a multiple of 64. present: bool [n, slots].
+        sink: fp32 [h]. scale: factor of q.k.
+
+    Returns:
+        bf16 [n, h, d]; zeros for rows without a present slot.
+    """
+    tiles = keys.split(KEY_TILE, dim=1)
+    score = torch.cat([torch.bmm(q, tile.transpose(1, 2)) for tile in tiles], dim=2) * scale
+    score = torch.where(present.unsqueeze(1), score, -torch.inf)
+    top = score.amax(-1, keepdim=True)
+    weight = torch.exp(score - top)
+    rounded = weight.to(torch.bfloat16).float()
+    tile_sums = tree_sum(weight.unflatten(2, (-1, KEY_TILE)))
+    total = torch.zeros_like(top)
+    value = torch.zeros_like(q)
+    for i, tile in enumerate(tiles):
+        total = total + tile_sums[:, :, i]
+        value = value + torch.bmm(rounded[:, :, i * KEY_TILE : (i + 1) * KEY_TILE], tile)
+    value = value / (total + torch.exp(sink.unsqueeze(1) - top))
+    return torch.where(present.any(1)[:, None, None], value, 0.0).to(torch.bfloat16)
+
+
+def window_records(
+    fresh: Tensor, ring: Tensor, positions: Tensor, live: Tensor, sequence: Tensor, seq_start: Tensor,
+    row_begin: Tensor, state_slot: Tensor, window: int,
+) -> tuple[Tensor, Tensor]:
+    """Records [n, window, bytes] of positions p-window+1 .. p of each row, oldest first, and which exist.
+
+    Positions of this step come from `fresh`, older ones from the ring. Slots that do not exist hold zeros: nothing
+    that was not asked for can reach a sum.
+    """
+    key = positions.unsqueeze(1) + torch.arange(1 - window, 1, device=positions.device)
+    present = (key >= 0) & live.unsqueeze(1)
+    since_start = key - seq_start[sequence].unsqueeze(1)
+    in_step = present & (since_start >= 0)
+    in_ring = present & (since_start < 0)
+    row = torch.where(in_step, row_begin[sequence].unsqueeze(1) + since_start, 0)
+    slot = torch.where(in_ring, key % ring.shape[1], 0)
+    records = torch.where(in_step.unsqueeze(2), fresh[row], ring[state_slot[sequence].long().unsqueeze(1), slot])
+    return torch.where(present.unsqueeze(2), records, 0), present
+
+
+def selected_records(
+    pages: Tensor, block_table: Tensor, indices: Tensor, live: Tensor, sequence: Tensor, ratio: int
+) -> tuple[Tensor, Tensor]:
+    """Records [n, K, bytes] of the selected entries through the block table, and which exist (index >= 0)."""
+    entries = entries_per_page(ratio)
+    present = (indices >= 0) & live.unsqueeze(1)
+    entry = torch.where(present, indices, 0)
+    page = torch.where(present, block_table[sequence.unsqueeze(1), entry // entries], 0).long()
+    records = pages.unflatten(1, (entries, -1))[page, entry % entries]
+    return torch.where(present.unsqueeze(2), records, 0), present
+
+
+def dequantize_records(records: Tensor, record: str, channels: int) -> Tensor:
+    """fp32 [..., channels] of interleaved records; exact."""
+    if record == FP4_16.name:
+        border = FP4_16.data_bytes(channels)
+        return dequantize_fp4_e4m3(records[..., :border], records[..., border:])
+    border = FP8_32.data_bytes(channels)
+    return dequantize_fp8(records[..., :border], records[..., border:])
+
+
+def _tiled(slots: int) -> int:
+    """Slots rounded up to whole tiles."""
+    return -(-slots // KEY_TILE) * KEY_TILE

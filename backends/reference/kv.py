@@ -1,0 +1,116 @@
+"""Cache records: packing, storing in rings and pages, and pooling two tokens into one compressed entry."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...hal.registry import kernel
+from ...ops.layouts import FP4_16, FP4_32_INDEX, entries_per_page
+from .common import finish
+from .formats import quantize_fp4_e4m3, quantize_fp4_pow2, quantize_fp8
+from .rope import rotate
+
+
+@kernel("window_pack", version=0, backend="reference")
+def window_pack(kv: Tensor, positions: Tensor, table: Tensor, out: Tensor | None) -> Tensor:
+    return finish(pack_record(rotate(kv, positions, table), "fp8_32"), out)
+
+
+@kernel("window_store", version=0, backend="reference")
+def window_store(
+    records: Tensor, ring: Tensor, positions: Tensor, row_seq: Tensor, seq_end: Tensor, state_slot: Tensor, out: None
+) -> None:
+    _store_last_rows(records, ring, positions, row_seq, seq_end, state_slot)
+
+
+@kernel("compress_pool", version=0, backend="reference")
+def compress_pool(
+    value: Tensor, gate: Tensor, ring: Tensor, positions: Tensor, row_seq: Tensor, seq_start: Tensor,
+    state_slot: Tensor, out: Tensor | None,
+) -> Tensor:
+    pooled = torch.zeros(value.shape, dtype=torch.bfloat16, device=value.device)
+    row = torch.nonzero((row_seq >= 0) & (positions % 2 == 1)).squeeze(1)
+    if row.numel() == 0:
+        return finish(pooled, out)
+    sequence = row_seq[row].long()
+    partner = positions[row].long() - 1
+    in_step = (partner >= seq_start[sequence]).unsqueeze(1)
+    stored = ring[state_slot[sequence].long(), partner % ring.shape[1]]
+    before = (row - 1).clamp(min=0)
+    gate0 = torch.where(in_step, gate[before], stored[:, 0])
+    value0 = torch.where(in_step, value[before], stored[:, 1])
+    gate1, value1 = gate[row], value[row]
+    top = torch.maximum(gate0, gate1)
+    weight0, weight1 = torch.exp(gate0 - top), torch.exp(gate1 - top)
+    total = weight0 + weight1
+    pooled[row] = ((weight0 / total) * value0 + (weight1 / total) * value1).to(torch.bfloat16)
+    return finish(pooled, out)
+
+
+@kernel("compressor_ring_store", version=0, backend="reference")
+def compressor_ring_store(
+    value: Tensor, gate: Tensor, ring: Tensor, positions: Tensor, row_seq: Tensor, seq_end: Tensor,
+    state_slot: Tensor, out: None,
+) -> None:
+    _store_last_rows(torch.stack((gate, value), dim=1), ring, positions, row_seq, seq_end, state_slot)
+
+
+@kernel("compressed_store", version=0, backend="reference")
+def compressed_store(
+    latent: Tensor, pages: Tensor, positions: Tensor, row_seq: Tensor, block_table: Tensor, table: Tensor,
+    ratio: int, record: str, out: None,
+) -> None:
+    row, page, slot = _entry_rows(positions, row_seq, block_table, ratio)
+    rotated = rotate(latent[row], positions[row] + 1 - ratio, table)
+    pages.unflatten(1, (entries_per_page(ratio), -1))[page, slot] = pack_record(rotated, record)
+
+
+@kernel("index_key_store", version=0, backend="reference")
+def index_key_store(
+    key: Tensor, pages: Tensor, positions: Tensor, row_seq: Tensor, block_table: Tensor, table: Tensor, ratio: int,
+    out: None,
+) -> None:
+    row, page, slot = _entry_rows(positions, row_seq, block_table, ratio)
+    codes, scale = quantize_fp4_pow2(rotate(key[row], positions[row] + 1 - ratio, table).float())
+    data_plane, scale_plane = index_planes(pages, key.shape[1], ratio)
+    data_plane[page, slot] = codes
+    scale_plane[page, slot] = scale
+
+
+def pack_record(x: Tensor, record: str) -> Tensor:
+    """Quantise bf16 [..., d] into interleaved records, uint8 [..., record bytes]."""
+    quantize = quantize_fp4_e4m3 if record == FP4_16.name else quantize_fp8
+    codes, scale = quantize(x.float())
+    return torch.cat((codes.view(torch.uint8), scale), dim=-1)
+
+
+def index_planes(pages: Tensor, channels: int, ratio: int) -> tuple[Tensor, Tensor]:
+    """Views of a planar index section [P, bytes]: codes [P, E, channels/2] and scales [P, E, channels/32]."""
+    entries = entries_per_page(ratio)
+    border = entries * FP4_32_INDEX.data_bytes(channels)
+    data, scale = pages[:, :border], pages[:, border:]
+    return data.unflatten(1, (entries, -1)), scale.unflatten(1, (entries, -1))
+
+
+def _store_last_rows(
+    rows: Tensor, ring: Tensor, positions: Tensor, row_seq: Tensor, seq_end: Tensor, state_slot: Tensor
+) -> None:
+    """Write the last R rows of each sequence to slot `position % R` of its ring [Z, R, ...]."""
+    slots = ring.shape[1]
+    sequence = row_seq.clamp(min=0).long()
+    if seq_end.numel() == 0:
+        return
+    keep = torch.nonzero((row_seq >= 0) & (positions >= seq_end[sequence] - slots)).squeeze(1)
+    ring[state_slot[sequence[keep]].long(), positions[keep].long() % slots] = rows[keep]
+
+
+def _entry_rows(
+    positions: Tensor, row_seq: Tensor, block_table: Tensor, ratio: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows that complete an entry, and the page and slot of each; int64."""
+    row = torch.nonzero((row_seq >= 0) & ((positions + 1) % ratio == 0)).squeeze(1)
+    entry = (positions[row].long() + 1) // ratio - 1
+    entries = entries_per_page(ratio)
+    page = block_table[row_seq[row].long(), entry // entries].long()
+    return row, page, entry % entries

@@ -1,0 +1,110 @@
+"""Sparse attention: one op for prefill, decode and draft rows.
+
+The order of the arithmetic is part of the contract, because a row must give the same bits alone, in any batch, under
+any padding and at any chunk border:
+
+* Keys of a row sit in fixed slots. The window section has `window` slots; slot i is position `p - window + 1 + i`. The
+  selected section follows at the next multiple of 64 and has one slot per column of `indices`. A key that does not
+  exist (position < 0, index -1) leaves its slot empty; it is never moved up.
+* Slots form tiles of `KEY_TILE` = 64, each from one section. A tile without a key contributes exactly nothing, so it
+  may be skipped, and trailing columns of -1 change no bit.
+* score = (q . k) * scale, the dot accumulated in fp32. A backend chooses the order inside a dot and inside a tile, once
+  per static signature. The reference takes M as the exact maximum over all keys of the row and head before any
+  exponential; P = exp(score - M).
+* The denominator adds the fp32 P of a tile by halving (column i + column i+32, then 16, …), then tiles in order from 0,
+  then exp(sink - M). The numerator adds, in tile order, bf16(P) . V of each tile, accumulated in fp32.
+* out = bf16(numerator / denominator). A row with no key gives zeros.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from . import cache_samples as samples
+from .kv import POSITIONS, ROW_SEQ, SEQ_START, STATE_SLOT, check_section
+from .layouts import COMPRESSED_RECORDS
+from .numerics import Accumulated
+from .spec import BF16, F32, I32, U8, Cost, define, result, scalar, tensor
+
+KEY_TILE = 64
+"""Keys per tile of the fixed reduction order."""
+
+
+def _cost(d: dict[str, int]) -> Cost:
+    keys = d["window"] + d.get("K", 0)
+    record = d["d"] + d["d"] // 32
+    return Cost(flops=4.0 * d["T"] * d["h"] * d["d"] * keys, bytes=d["T"] * (4.0 * d["h"] * d["d"] + keys * record))
+
+
+SPARSE_ATTENTION = define(
+    "sparse_attention",
+    version=0,
+    family="attention",
+    args=[
+        tensor("q", "T h d", BF16),
+        tensor("fresh", "T d+d//32", U8),
+        tensor("ring", "Z R d+d//32", U8, layout="rows"),
+        tensor("sink", "h", F32),
+        POSITIONS, ROW_SEQ, SEQ_START,
+        tensor("row_begin", "S", I32),
+        STATE_SLOT,
+        tensor("pages", "P PB", U8, optional=True, layout="rows"),
+        tensor("block_table", "S B", I32, optional=True),
+        tensor("indices", "T K", I32, optional=True),
+        scalar("window", int),
+        scalar("ratio", int),
+        scalar("scale", float),
+        scalar("record", str, choices=COMPRESSED_RECORDS),
+    ],
+    outs=[result("o", "T h d", BF16)],
+    dynamic="T S Z P B",
+    semantics="""A row at position p attends the window keys max(0, p-window+1) .. p of its sequence (FP8-32 records:
+        positions >= seq_start from row row_begin + (position - seq_start) of `fresh`, older ones from
+        ring[state_slot, position % R], which holds the state before this step), then the compressed entries in its row
+        of `indices` (ascending, -1 = none, at most its visible ones) through block_table: entry j in page
+        block_table[s, j // E] at slot j % E, E = 128/ratio. Each record is key and value. One softmax over all of
+        them; a key present in both sections counts twice. The sink adds exp(sink - M) to the denominator only. P is
+        rounded to bf16 for P.V, the denominator sums fp32 P. Rows without a key (padding) give zeros. Bytes that are
+        not asked for (unread ring slots, entries and pages, other rows) may hold anything, NaN codes included. A NaN
+        among a row's own keys, or an infinite score, makes the output of that row and head NaN. The order of sums is
+        fixed by slots in tiles of 64; see the module. R >= window - 1; the three optional arguments go together.""",
+    numerics=Accumulated("window+K"),
+    cost=_cost,
+    samples=samples.sparse_attention,
+)
+
+
+def sparse_attention(
+    q: Tensor, fresh: Tensor, ring: Tensor, sink: Tensor, positions: Tensor, row_seq: Tensor, seq_start: Tensor,
+    row_begin: Tensor, state_slot: Tensor, pages: Tensor | None, block_table: Tensor | None, indices: Tensor | None,
+    window: int, ratio: int, scale: float, record: str, *, out: Tensor | None = None,
+) -> Tensor:
+    """Attention over window keys and selected compressed entries, with a sink per head.
+
+    Args:
+        q: bf16 [T, h, d], rotated. fresh: uint8 [T, d + d/32], records of this step's rows.
+        ring: uint8 [Z, R, d + d/32], before this step's rows are stored. sink: f32 [h].
+        positions, row_seq: i32 [T]. seq_start, row_begin, state_slot: i32 [S].
+        pages: uint8 [P, section bytes], rows strided. block_table: i32 [S, B]. indices: i32 [T, K], ascending, -1 padded.
+        window: keys of the window, the row's own included. ratio: tokens per compressed entry (0 without pages).
+        scale: factor of q.k. record: 'fp4_16' or 'fp8_32', the records in `pages`.
+
+    Returns:
+        bf16 [T, h, d]. A row's bits depend on its own query and keys alone.
+
+    Raises:
+        ContractError: shapes, dtypes or sizes that do not go together.
+    """
+    absent = [pages is None, block_table is None, indices is None]
+    if any(absent) and not all(absent):
+        raise SPARSE_ATTENTION.error("pages, block_table and indices must be given together or all be None")
+    if window < 1 or ring.ndim == 3 and ring.shape[1] < window - 1:
+        raise SPARSE_ATTENTION.error(f"window is {window} and the ring has {ring.shape[1]} slots; at least window - 1 and window >= 1")
+    if pages is not None:
+        if ratio not in (1, 2):
+            raise SPARSE_ATTENTION.error(f"ratio must be 1 or 2 with pages, got {ratio}")
+        check_section(SPARSE_ATTENTION, pages, q.shape[-1], ratio, record)
+    return SPARSE_ATTENTION.run(  # type: ignore[no-any-return]
+        q, fresh, ring, sink, positions, row_seq, seq_start, row_begin, state_slot, pages, block_table, indices, window,
+        ratio, scale, record, out,
+    )
