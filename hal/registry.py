@@ -297,7 +297,8 @@ class Registry:
         if chosen is None:
             reasons = "; ".join(f"{v.kernel.id}: {v.reason}" for v in verdicts) or "no kernel is registered"
             raise KernelError(f"no kernel for {signature}: {reasons}")
-        if chosen.backend != self._active and self.strict and self.pinned(signature.op) is None:
+        host = signature.device_type == "cpu"  # work in host memory is the reference's own, not a fallback
+        if chosen.backend != self._active and self.strict and not host and self.pinned(signature.op) is None:
             reasons = "; ".join(f"{v.kernel.id}: {v.reason}" for v in verdicts if not v.chosen) or "none registered"
             raise KernelError(
                 f"strict mode: {signature} would fall back to the reference; kernels of {self._active!r}: {reasons}"

@@ -48,7 +48,8 @@ def check_call(spec: OpSpec, args: Sequence[Any]) -> Signature:
             _check_scalar(spec, arg, value)
             if arg.static:
                 scalars[arg.name] = value
-    static = {k: v for k, v in bound.items() if k not in spec.dynamic}
+    varying = {*spec.dynamic, *(a.name for a in spec.args if isinstance(a, ScalarArg))}
+    static = {k: v for k, v in bound.items() if k not in varying}
     return Signature(
         spec.name, spec.version, "cpu" if device is None else device.type, REGISTRY.arch, infos, static, scalars, layout
     )

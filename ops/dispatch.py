@@ -71,7 +71,7 @@ def generate(spec: OpSpec) -> str:
             for dim, variable in bound:
                 dynamic.setdefault(dim, []).append(variable)
         elif arg.static:
-            key.append(arg.name)
+            key += [arg.name, f"{arg.name}.__class__"]  # 1, 1.0 and True are equal keys
     checks = [f"{a} == {b}" for vs in dynamic.values() for a, b in zip(vs, vs[1:], strict=False)]
     args = ", ".join(names) + ("," if len(names) == 1 else "")
     lines = [
