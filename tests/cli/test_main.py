@@ -1,0 +1,74 @@
+"""The command group: lazy subcommands, user errors, and errors that are ours."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from deepinfer.cli import main as cli
+from deepinfer.hal.errors import InvalidArgumentError
+
+
+@pytest.fixture
+def probe(monkeypatch: pytest.MonkeyPatch) -> dict[str, Exception]:
+    """A subcommand `probe` that raises what the test puts in."""
+    raises: dict[str, Exception] = {}
+
+    @click.command()
+    def command() -> None:
+        if raises:
+            raise raises["error"]
+        click.echo("ran")
+
+    module = type(sys)("deepinfer.cli.probe")
+    module.command = command  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "deepinfer.cli.probe", module)
+    monkeypatch.setitem(cli.SUBCOMMANDS, "probe", "A probe.")
+    return raises
+
+
+@pytest.mark.parametrize("name", sorted(cli.SUBCOMMANDS))
+def test_every_subcommand_has_a_module_and_help(name: str) -> None:
+    result = CliRunner().invoke(cli.main, [name, "--help"])
+    assert result.exit_code == 0, result.output
+    assert "Usage: " in result.output
+
+
+def test_help_lists_the_subcommands_and_loads_none(probe: dict[str, Exception]) -> None:
+    before = set(sys.modules)
+    result = CliRunner().invoke(cli.main, ["--help"])
+    assert result.exit_code == 0
+    for name, meaning in cli.SUBCOMMANDS.items():
+        assert name in result.output
+        assert meaning.split()[0] in result.output
+    assert not {name for name in set(sys.modules) - before if name.startswith("deepinfer.cli.")}
+
+
+def test_a_subcommand_runs(probe: dict[str, Exception]) -> None:
+    result = CliRunner().invoke(cli.main, ["probe"])
+    assert (result.exit_code, result.output) == (0, "ran\n")
+
+
+def test_a_user_error_is_one_message_and_exit_status_2(probe: dict[str, Exception]) -> None:
+    probe["error"] = InvalidArgumentError("top_p", 1.5, "0 < top_p <= 1")
+    result = CliRunner().invoke(cli.main, ["probe"])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr == "Error: top_p: got 1.5; allowed: 0 < top_p <= 1\n"
+
+
+def test_an_error_of_ours_is_not_hidden(probe: dict[str, Exception]) -> None:
+    probe["error"] = ZeroDivisionError("a defect")
+    result = CliRunner().invoke(cli.main, ["probe"])
+    assert isinstance(result.exception, ZeroDivisionError)
+
+
+def test_an_unknown_subcommand_is_refused() -> None:
+    done = subprocess.run([sys.executable, "-m", "deepinfer", "generat"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "generat" in done.stderr
+    assert "Traceback" not in done.stderr
