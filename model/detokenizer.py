@@ -18,9 +18,9 @@ class TokenBytes(Protocol):
 class Detokenizer:
     """Streaming decoder of one sequence.
 
-    A character whose bytes are spread over several tokens appears when its last byte is there. Bytes that can no longer
-    become a character turn into U+FFFD as soon as that is certain, so the pieces joined equal `Tokenizer.decode` of all
-    the ids, however they are cut.
+    A character whose bytes are spread over several tokens appears when its last byte is there. Bytes that
+    can no longer become a character turn into U+FFFD as soon as that is certain, so the pieces joined equal
+    `Tokenizer.decode` of all the ids, however they are cut.
 
     Args:
         tokenizer: source of the bytes of each token.
@@ -43,7 +43,8 @@ class Detokenizer:
         return "".join(self.push(token) for token in tokens)
 
     def finish(self) -> str:
-        """Text of the bytes still held (U+FFFD for a character cut off by the end). The object starts afresh."""
+        """Text of the bytes still held (U+FFFD for a character cut off by the end). The object starts
+        afresh."""
         rest = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         return rest

@@ -2,10 +2,11 @@
 
 Everything here is host arithmetic with numpy and depends on the configuration and the tokenizer file only.
 
-* A table of one layer is cut into `C = (max_ngram - 1) * heads` column blocks, one per (n-gram size, head), each as long
-  as a prime. Primes are unique over all layers, sizes and heads, so no two blocks share their collisions.
-* Token ids are first mapped to a *compressed* vocabulary in which spellings that differ only by case, accents or
-  surrounding blanks are one id.
+* A table of one layer is cut into `C = (max_ngram - 1) * heads` column blocks, one per (n-gram size, head),
+  each as long as a prime. Primes are unique over all layers, sizes and heads, so no two blocks share their
+  collisions.
+* Token ids are first mapped to a *compressed* vocabulary in which spellings that differ only by case,
+  accents or surrounding blanks are one id.
 """
 
 from __future__ import annotations
@@ -89,7 +90,9 @@ def _passes(value: int, witness: int, odd: int, twos: int) -> bool:
     return False
 
 
-def table_primes(layer_ids: Sequence[int], vocab_size: int, max_ngram: int, heads: int) -> dict[int, Int64Array]:
+def table_primes(
+    layer_ids: Sequence[int], vocab_size: int, max_ngram: int, heads: int
+) -> dict[int, Int64Array]:
     """Primes of every table, in search order: layer, then n-gram size 2 .. max_ngram, then head.
 
     Each (layer, size) starts again at `vocab_size` and takes the next primes that nothing before it has used.
@@ -144,12 +147,16 @@ def engram_tables(
     tables = []
     for layer, primes in table_primes(layer_ids, vocab_size, max_ngram, heads).items():
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(primes)[:-1]])
-        tables.append(EngramTable(layer, primes, offsets, hash_multipliers(layer, compressed_size, max_ngram)))
+        tables.append(
+            EngramTable(layer, primes, offsets, hash_multipliers(layer, compressed_size, max_ngram))
+        )
     if declared_rows is not None:
         found = [table.rows for table in tables]
         if list(declared_rows) != found:
             raise errors.ConfigError(
-                "engram_num_embeddings", list(declared_rows), f"must be the row counts of the hash tables, {found}"
+                "engram_num_embeddings",
+                list(declared_rows),
+                f"must be the row counts of the hash tables, {found}",
             )
     return tuple(tables)
 
@@ -171,16 +178,17 @@ def hash_rows(table: EngramTable, ngrams: npt.ArrayLike) -> Int64Array:
 
 
 def identity_vocabulary(vocab_size: int) -> CompressedVocabulary:
-    """Every id is its own compressed id. For tests with checkpoints that have no tokenizer; never a default."""
+    """Every id is its own compressed id. For tests with checkpoints that have no tokenizer; never a
+    default."""
     return CompressedVocabulary(np.arange(vocab_size, dtype=np.int32), vocab_size)
 
 
 def compress_vocabulary(tokenizer_file: str | Path, vocab_size: int) -> CompressedVocabulary:
     """Compressed vocabulary of a tokenizer.json, as it is on disk (no tokens added at run time).
 
-    Each id is decoded alone, special tokens included. A decoded text that is not whole UTF-8 keeps its raw vocabulary
-    string as key; any other is normalised (see `text_normalizer`), and kept as it is where that leaves nothing.
-    Equal keys are one compressed id.
+    Each id is decoded alone, special tokens included. A decoded text that is not whole UTF-8 keeps its raw
+    vocabulary string as key; any other is normalised (see `text_normalizer`), and kept as it is where that
+    leaves nothing. Equal keys are one compressed id.
 
     Raises:
         TokenizerError: the file cannot be read as a tokenizer.
@@ -222,16 +230,19 @@ def load_vocabulary(
         source = "tokenizer.json"
     if vocabulary.size != declared_size:
         raise errors.ConfigError(
-            "engram_compressed_vocab_size", declared_size, f"must be {vocabulary.size}, the size {source} gives"
+            "engram_compressed_vocab_size",
+            declared_size,
+            f"must be {vocabulary.size}, the size {source} gives",
         )
     return vocabulary
 
 
 def text_normalizer() -> Any:
-    """Normalisation of decoded tokens: NFKC, NFD, accents off, lower case, runs of blanks to one space, ends stripped.
+    """Normalisation of decoded tokens: NFKC, NFD, accents off, lower case, runs of blanks to one space,
+    ends stripped.
 
-    A text that is exactly one space stays one. The `tokenizers` normalisers are used rather than `unicodedata`, whose
-    Unicode version follows the Python release.
+    A text that is exactly one space stays one. The `tokenizers` normalisers are used rather than
+    `unicodedata`, whose Unicode version follows the Python release.
     """
     from tokenizers import Regex, normalizers
 

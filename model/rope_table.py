@@ -1,11 +1,10 @@
 """Rotary frequencies and cos/sin tables, by numpy on the host.
-
-Two kinds of layers: ratio 0 and draft layers rotate with plain frequencies of `rope_theta`; ratio 1 and 2 layers with
-YaRN-scaled frequencies of `compress_rope_theta` (plain ones when the configuration has no `rope_scaling`). The YaRN
-amplitude factor is 1.
-
-The frequencies are fp32 numbers computed by fp32 steps in a fixed order, because models were trained with them so: the
-last bits matter at positions near 10**6. Powers are taken in float64 and rounded, which every platform agrees on.
+ Two kinds of layers: ratio 0 and draft layers rotate with plain frequencies of `rope_theta`; ratio 1 and 2
+layers with YaRN-scaled frequencies of `compress_rope_theta` (plain ones when the configuration has no
+`rope_scaling`). The YaRN amplitude factor is 1.
+ The frequencies are fp32 numbers computed by fp32 steps in a fixed order, because models were trained with
+them so: the last bits matter at positions near 10**6. Powers are taken in float64 and rounded, which every
+platform agrees on.
 """
 
 from __future__ import annotations
@@ -27,12 +26,18 @@ def plain_frequencies(rope_dim: int, theta: float) -> Float32Array:
 
 
 def yarn_frequencies(
-    rope_dim: int, theta: float, *, factor: float, beta_fast: float, beta_slow: float, original_max_position: int
+    rope_dim: int,
+    theta: float,
+    *,
+    factor: float,
+    beta_fast: float,
+    beta_slow: float,
+    original_max_position: int,
 ) -> Float32Array:
     """YaRN frequencies; fp32 [rope_dim / 2], radians per position.
 
-    Pairs that turn at least `beta_fast` times over the original context keep their frequency, pairs that turn at most
-    `beta_slow` times are slowed by `factor`, with a linear ramp between.
+    Pairs that turn at least `beta_fast` times over the original context keep their frequency, pairs that
+    turn at most `beta_slow` times are slowed by `factor`, with a linear ramp between.
     """
     _check_dim(rope_dim)
 
@@ -53,12 +58,14 @@ def yarn_frequencies(
 def rope_table(frequencies: Float32Array, positions: int) -> Float32Array:
     """cos and sin of every position: fp32 [positions, rope_dim / 2, 2], cos first.
 
-    The angle is the fp32 product of the fp32 position and the fp32 frequency (it is part of the model: at position
-    2**20 it differs from the exact product by up to 0.03); its cosine and sine are evaluated in float64 and rounded
-    once, so the table does not depend on a vector math library.
+    The angle is the fp32 product of the fp32 position and the fp32 frequency (it is part of the model: at
+    position 2**20 it differs from the exact product by up to 0.03); its cosine and sine are evaluated in
+    float64 and rounded once, so the table does not depend on a vector math library.
     """
     if not 0 <= positions <= 2**24:
-        raise errors.InvalidArgumentError("positions", positions, "0 to 2**24, the integers that fp32 holds exactly")
+        raise errors.InvalidArgumentError(
+            "positions", positions, "0 to 2**24, the integers that fp32 holds exactly"
+        )
     place = np.arange(positions, dtype=np.float32)
     angle = (place[:, None] * frequencies.astype(np.float32)[None, :]).astype(np.float64)
     table = np.empty((*angle.shape, 2), dtype=np.float32)

@@ -1,7 +1,7 @@
-"""Tokenizer of a checkpoint directory: byte-level BPE of tokenizer.json with this model family's token policy.
-
-Control tokens are made by id only (`special_id`); text never becomes one, whatever it spells. So the added vocabulary of
-the file is kept out of the encoder, and decoding works on the bytes of each token.
+"""Tokenizer of a checkpoint directory: byte-level BPE of tokenizer.json with this model family's token
+policy.
+ Control tokens are made by id only (`special_id`); text never becomes one, whatever it spells. So the added
+vocabulary of the file is kept out of the encoder, and decoding works on the bytes of each token.
 """
 
 from __future__ import annotations
@@ -36,9 +36,13 @@ class Tokenizer:
         file: the tokenizer.json read.
     """
 
-    def __init__(self, file: Path, *, vocab_size: int | None, image_token_id: int | None, compatibility: str) -> None:
+    def __init__(
+        self, file: Path, *, vocab_size: int | None, image_token_id: int | None, compatibility: str
+    ) -> None:
         if compatibility not in COMPATIBILITIES:
-            raise errors.ConfigError("tokenizer_compatibility", compatibility, f"must be one of {COMPATIBILITIES}")
+            raise errors.ConfigError(
+                "tokenizer_compatibility", compatibility, f"must be one of {COMPATIBILITIES}"
+            )
         self.file = file
         self.compatibility = compatibility
         content = _read(file)
@@ -49,7 +53,9 @@ class Tokenizer:
         last = max((*vocabulary.values(), *added), default=-1)
         self.vocab_size = last + 1 if vocab_size is None else vocab_size
         if last >= self.vocab_size:
-            raise errors.TokenizerError(f"{file}: token id {last} is outside the vocabulary of {self.vocab_size}")
+            raise errors.TokenizerError(
+                f"{file}: token id {last} is outside the vocabulary of {self.vocab_size}"
+            )
         self._bytes = _byte_table(file, vocabulary, added, self.vocab_size)
         self._encoder = _plain_encoder(file, content, self._added)
         self._set_policy()
@@ -74,14 +80,19 @@ class Tokenizer:
             compatibility: `tokenizer_compatibility` of the configuration; None (key absent) means "release".
 
         Raises:
-            TokenizerError: no file, not a byte-level BPE, ids outside the vocabulary, or BOS, EOS, PAD, image token
-                not where the policy wants them.
+            TokenizerError: no file, not a byte-level BPE, ids outside the vocabulary, or BOS, EOS, PAD,
+                image token not where the policy wants them.
             ConfigError: unknown compatibility.
         """
         file = Path(path)
         if file.is_dir():
             file = file / "tokenizer.json"
-        return cls(file, vocab_size=vocab_size, image_token_id=image_token_id, compatibility=compatibility or "release")
+        return cls(
+            file,
+            vocab_size=vocab_size,
+            image_token_id=image_token_id,
+            compatibility=compatibility or "release",
+        )
 
     # ---- text to ids
 
@@ -101,7 +112,9 @@ class Tokenizer:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise errors.InvalidArgumentError(
-                "text", text[error.start : error.end], "text without lone surrogates (code points U+D800 to U+DFFF)"
+                "text",
+                text[error.start : error.end],
+                "text without lone surrogates (code points U+D800 to U+DFFF)",
             ) from None
         ids: list[int] = self._encoder.encode(text, add_special_tokens=False).ids
         return [self.bos_id, *ids] if (self.add_bos if bos is None else bos) else ids
@@ -178,7 +191,9 @@ class Tokenizer:
     def _require(self, role: str, spelling: str, wanted: int) -> int:
         found = self._added.get(spelling)
         if found != wanted:
-            raise errors.TokenizerError(f"{self.file}: {role} {spelling!r} has id {found}; it must be {wanted}")
+            raise errors.TokenizerError(
+                f"{self.file}: {role} {spelling!r} has id {found}; it must be {wanted}"
+            )
         return wanted
 
     def _register_spans(self) -> None:
@@ -198,17 +213,20 @@ class Tokenizer:
             return next(iter(known), None)
         if image_token_id not in known:
             raise errors.TokenizerError(
-                f"{self.file}: image_token_id {image_token_id} must be the id of one of {', '.join(IMAGE_SPELLINGS)}; "
-                f"the file has {known or 'none of them'}"
+                f"{self.file}: image_token_id {image_token_id} must be the id of one of "
+                f"{', '.join(IMAGE_SPELLINGS)}; the file has {known or 'none of them'}"
             )
         return image_token_id
 
 
 def byte_alphabet() -> dict[str, int]:
-    """Character -> byte of the byte-level alphabet: printable Latin-1 stands for itself, the rest from U+0100 on."""
+    """Character -> byte of the byte-level alphabet: printable Latin-1 stands for itself, the rest from
+    U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [value for value in range(256) if value not in set(printable)]
-    return {chr(value): value for value in printable} | {chr(0x100 + i): value for i, value in enumerate(others)}
+    return {chr(value): value for value in printable} | {
+        chr(0x100 + i): value for i, value in enumerate(others)
+    }
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -223,7 +241,9 @@ def _read(file: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise errors.TokenizerError(f"{file}: not a tokenizer file: {error!r}") from error
     if kind != "BPE" or "ByteLevel" not in decoders:
-        raise errors.TokenizerError(f"{file}: {kind} with decoder {decoders}; only byte-level BPE is supported")
+        raise errors.TokenizerError(
+            f"{file}: {kind} with decoder {decoders}; only byte-level BPE is supported"
+        )
     return content  # type: ignore[no-any-return]
 
 
@@ -250,12 +270,16 @@ def _byte_table(
     missing = [value for character, value in alphabet.items() if character not in vocabulary]
     if missing:
         # The library would drop such bytes from the text without a word.
-        raise errors.TokenizerError(f"{file}: the vocabulary lacks {len(missing)} of the 256 bytes, first {missing[0]}")
+        raise errors.TokenizerError(
+            f"{file}: the vocabulary lacks {len(missing)} of the 256 bytes, first {missing[0]}"
+        )
     table = [b""] * vocab_size
     for token, index in vocabulary.items():
         if index not in added:
             if not alphabet.keys() >= set(token):
-                raise errors.TokenizerError(f"{file}: token {index} {token!r} is not in the byte-level alphabet")
+                raise errors.TokenizerError(
+                    f"{file}: token {index} {token!r} is not in the byte-level alphabet"
+                )
             table[index] = bytes(alphabet[character] for character in token)
     for index, token_entry in added.items():
         table[index] = token_entry["content"].encode("utf-8")
@@ -267,10 +291,11 @@ def _plain_encoder(file: Path, content: dict[str, Any], added: dict[str, int]) -
     import tokenizers
 
     model = dict(content["model"])
-    # A control token may also be listed in the model's vocabulary; a spelling outside the alphabet keeps its id taken
-    # and out of reach.
+    # A control token may also be listed in the model's vocabulary; a spelling outside the alphabet keeps
+    # its id taken and out of reach.
     model["vocab"] = {
-        (f"\0{index}" if token in added else token): index for token, index in content["model"]["vocab"].items()
+        (f"\0{index}" if token in added else token): index
+        for token, index in content["model"]["vocab"].items()
     }
     plain = content | {
         "model": model, "added_tokens": [], "post_processor": None, "truncation": None, "padding": None,
