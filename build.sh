@@ -64,7 +64,7 @@ choose_accelerator() {
     case "${DEEPINFER_ACCELERATOR:-}" in
         cpu | reference) accelerator=cpu ;;
         nvidia | cuda) accelerator=nvidia ;;
-        ascend) accelerator=ascend ;;
+        ascend | npu) accelerator=ascend ;;
         "")
             chosen_by="detected"
             if has_nvidia; then

@@ -63,7 +63,7 @@ def _is_user_error(error: Exception) -> bool:
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="'deepinfer COMMAND --help' describes a command. Errors a user can act on are one message and exit status 2.",
+    epilog="'deepinfer COMMAND --help' describes a command. Errors you can act on end with exit status 2.",
 )
 @click.version_option(__version__, "--version", prog_name="deepinfer", message="%(prog)s %(version)s")
 def main() -> None:
