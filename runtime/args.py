@@ -1,0 +1,203 @@
+"""Engine arguments: upstream's names, checked, with a typed refusal for what does not exist yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ..hal.errors import InvalidArgumentError, NotSupportedError
+from .checks import INT32_MAX, check_bool, check_float, check_int
+from .params import SEED_MAX
+from .planner import Limits, pages_for
+
+PAGE_TOKENS = 128
+DEFAULT_MAX_MODEL_LEN = 4096
+LOAD_FORMATS = ("auto", "dummy")
+ENGINE_TYPES = ("NORMAL", "PROMPT", "COMPLETION")
+ENGRAM_STORAGES = ("auto", "device", "host")
+
+# argument -> (values that describe what happens today, what will bring the others)
+REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "served_model_name": (("deepinfer-model",), "the name is for the HTTP server, which comes with the server"),
+    "trust_remote_code": ((False,), "code of a checkpoint is never run; the model is built in"),
+    "data_parallel_size": ((0, 1), "data parallelism comes with the parallel runtime"),
+    "context_parallel_size": ((1,), "context parallelism comes with the parallel runtime"),
+    "expert_parallel_size": ((1,), "expert parallelism comes with the parallel runtime"),
+    "engram_parallel_size": ((0, 1), "sharded Engram tables come with the parallel runtime"),
+    "engine_rank": ((0,), "several engines come with the parallel runtime"),
+    "engine_group_rank": ((0,), "several engine groups come with the parallel runtime"),
+    "ignore_len": ((128 << 20,), "upstream never reads it; use max_model_len"),
+    "lookahead_tokens": ((0,), "a minimal prefill chunk comes with the cost-based scheduler; chunks fill the step today"),
+}
+
+
+@dataclass(kw_only=True)
+class EngineArgs:
+    """Arguments of an engine.
+
+    Attributes:
+        model: "tiny", "kernel" (embedded checkpoints, made once per user), a Hugging Face directory, or a hub id.
+        tokenizer: directory of another tokenizer; None takes the model's.
+        load_format: "auto" reads the weights, "dummy" makes random ones of the right shapes.
+        seed: None draws the seed of a request that has none from the operating system; an integer makes these seeds a
+            function of it and of the number of the request, so that a run repeats.
+        max_model_len: longest prompt plus output, in tokens; None is 4096, or less where the model ends before.
+        gpu_memory_utilization: in (0, 1]: part of the device's memory that weights and caches may fill.
+        max_num_batched_tokens: rows of one step; None is max(max_model_len, 4096, max_num_seqs). At least max_num_seqs,
+            and at least max_model_len unless `chunked_prefill`.
+        max_num_seqs: requests that run at a time.
+        chunked_prefill: cut long prompts over several steps.
+        stop_preempted_request: a preempted request ends (insufficient_system_resource) instead of being recomputed.
+        tokens_per_block: -1 or 128, the page size.
+        disable_log_stats: no log line of throughput and pool use.
+        revision, tokenizer_revision: revision of a hub id.
+        offline_inference: set by `LLM`; an engine built directly serves and has False.
+        num_pages: pages of the cache pool; None sizes it from the memory.
+        device: torch device; None takes the one of the backend.
+        backend: kernels to use: cuda, ascend, reference (or nvidia, ascend, cpu); None takes the detected one.
+        engram_storage: where n-gram tables live: auto, device or host.
+
+    The other fields are upstream's and may only have their defaults; `REFUSED` says what will bring them.
+    """
+
+    model: str = "tiny"
+    served_model_name: str = "deepinfer-model"
+    tokenizer: str | None = None
+    trust_remote_code: bool = False
+    load_format: str = "auto"
+    seed: int | None = None
+    max_model_len: int | None = None
+    data_parallel_size: int = 0
+    context_parallel_size: int = 1
+    expert_parallel_size: int = 1
+    engram_parallel_size: int = 0
+    engine_rank: int = 0
+    engine_group_rank: int = 0
+    gpu_memory_utilization: float = 0.90
+    max_num_batched_tokens: int | None = None
+    max_num_seqs: int = 256
+    disable_log_stats: bool = False
+    revision: str | None = None
+    tokenizer_revision: str | None = None
+    stop_preempted_request: bool = True
+    engine_type: str | int = "NORMAL"
+    chunked_prefill: bool = False
+    ignore_len: int = 128 << 20
+    tokens_per_block: int = -1
+    lookahead_tokens: int = 0
+    offline_inference: bool = False
+    num_pages: int | None = None
+    device: str | None = None
+    backend: str | None = None
+    engram_storage: str = "auto"
+
+    def __post_init__(self) -> None:
+        self.validate()
+
+    @classmethod
+    def from_keywords(cls, values: dict[str, Any]) -> EngineArgs:
+        """Raises InvalidArgumentError for a name that is no engine argument, naming all of them."""
+        known = [f.name for f in fields(cls)]
+        for name in values:
+            if name not in known:
+                raise InvalidArgumentError("engine argument", name, ", ".join(known))
+        return cls(**values)
+
+    def validate(self) -> None:
+        """Check what can be checked without the model.
+
+        Raises:
+            InvalidArgumentError: a value outside its range.
+            NotSupportedError: a value that only another part of the project will give a meaning.
+        """
+        for name, (accepted, brought_by) in REFUSED.items():
+            value = getattr(self, name)
+            if not any(value == ok and type(value) is type(ok) for ok in accepted):
+                raise NotSupportedError(f"{name}={value!r}", brought_by)
+        self._check_engine_type()
+        for name in ("model", "tokenizer", "revision", "tokenizer_revision", "device", "backend"):
+            value = getattr(self, name)
+            if not (isinstance(value, str) and value) and not (value is None and name != "model"):
+                raise InvalidArgumentError(name, value, "a non-empty string" + ("" if name == "model" else " or None"))
+        for name, choices in (("load_format", LOAD_FORMATS), ("engram_storage", ENGRAM_STORAGES)):
+            if getattr(self, name) not in choices:
+                raise InvalidArgumentError(name, getattr(self, name), f"one of {', '.join(choices)}")
+        for name in ("disable_log_stats", "stop_preempted_request", "chunked_prefill", "offline_inference"):
+            check_bool(name, getattr(self, name))
+        if self.seed is not None:
+            self.seed = check_int("seed", self.seed, 0, SEED_MAX, also="None")
+        if self.tokens_per_block not in (-1, PAGE_TOKENS):
+            raise InvalidArgumentError("tokens_per_block", self.tokens_per_block, f"-1 or {PAGE_TOKENS}")
+        self.gpu_memory_utilization = check_float(
+            "gpu_memory_utilization", self.gpu_memory_utilization, 0.0, 1.0, open_low=True
+        )
+        self.max_num_seqs = check_int("max_num_seqs", self.max_num_seqs, 1, 1 << 20)
+        for name, low in (("max_model_len", 2), ("max_num_batched_tokens", self.max_num_seqs), ("num_pages", 1)):
+            value = getattr(self, name)
+            if value is not None:
+                setattr(self, name, check_int(name, value, low, INT32_MAX, also="None"))
+
+    def _check_engine_type(self) -> None:
+        kind = self.engine_type
+        if isinstance(kind, int) and not isinstance(kind, bool) and 0 <= kind < len(ENGINE_TYPES):
+            kind = ENGINE_TYPES[kind]
+        if kind not in ENGINE_TYPES:
+            raise InvalidArgumentError("engine_type", self.engine_type, f"one of {', '.join(ENGINE_TYPES)}")
+        if kind != "NORMAL":
+            raise NotSupportedError(f"engine_type={kind}", "separate prefill and decode engines come with disaggregation")
+
+    def resolve_max_model_len(self, model_limit: int) -> int:
+        """`max_model_len` in force.
+
+        Args:
+            model_limit: max_position_embeddings of the model.
+
+        Raises:
+            InvalidArgumentError: longer than the model allows.
+        """
+        if self.max_model_len is None:
+            return min(DEFAULT_MAX_MODEL_LEN, model_limit)
+        return check_int("max_model_len", self.max_model_len, 2, model_limit)
+
+    def limits(self, max_model_len: int, max_sum_context: int | None = None) -> Limits:
+        """Limits of a step.
+
+        Raises:
+            InvalidArgumentError: steps too short for a whole prompt while prompts may not be cut, or a cap on the summed
+                lengths that some prompt exceeds alone.
+        """
+        rows = self.max_num_batched_tokens
+        if rows is None:
+            rows = max(max_model_len, DEFAULT_MAX_MODEL_LEN, self.max_num_seqs)
+        elif rows < max_model_len and not self.chunked_prefill:
+            raise InvalidArgumentError(
+                "max_num_batched_tokens", rows, f"at least max_model_len = {max_model_len}, or chunked_prefill=True"
+            )
+        if max_sum_context is not None and max_sum_context < max_model_len:
+            raise InvalidArgumentError(
+                "DEEPINFER_PREFILL_MAX_SUM_SEQLEN_K", max_sum_context, f"at least max_model_len = {max_model_len}"
+            )
+        return Limits(
+            max_tokens=rows,
+            max_requests=self.max_num_seqs,
+            page_tokens=PAGE_TOKENS,
+            chunked_prefill=self.chunked_prefill,
+            max_sum_context=max_sum_context,
+        )
+
+    def check_pages(self, pages: int, max_model_len: int) -> int:
+        """`pages`, if one request of the greatest length fits.
+
+        Raises:
+            InvalidArgumentError: the pool is too small; says what would fit.
+        """
+        need = pages_for(max_model_len, PAGE_TOKENS)
+        if pages < need:
+            name = "num_pages" if self.num_pages is not None else "max_model_len"
+            got, allowed = (
+                (pages, f"at least {need}, so that one request of max_model_len = {max_model_len} fits")
+                if self.num_pages is not None
+                else (max_model_len, f"at most {pages * PAGE_TOKENS}: the memory holds {pages} pages of 128 tokens")
+            )
+            raise InvalidArgumentError(name, got, allowed)
+        return pages

@@ -1,0 +1,293 @@
+"""`LLM`: the offline entry point."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from typing import Any
+
+from ..hal.errors import DeepInferError, InvalidArgumentError
+from .args import EngineArgs
+from .engine import LLMEngine
+from .outputs import FinishReason, InvalidRequestsError, RequestFailedError, RequestOutput
+from .params import SamplingParams
+
+Prompt = Sequence[int]
+FAILED = (str(FinishReason.ERROR), str(FinishReason.PREEMPTED))
+
+
+class LLM:
+    """A model ready to generate.
+
+    Args:
+        model: "tiny" or "kernel" (embedded checkpoints, made once per user), a Hugging Face directory, or a hub id.
+        tokenizer: directory of another tokenizer; None takes the model's.
+        trust_remote_code: must be False; code of a checkpoint is never run.
+        expert_parallel_size: must be 1 until the parallel runtime is there.
+        revision, tokenizer_revision: revision of a hub id.
+        seed: None draws the seeds of requests that have none from the operating system; an integer makes them repeat
+            from run to run. Every output carries the seed that was used.
+        gpu_memory_utilization: in (0, 1]: part of the device's memory that weights and caches may fill.
+        decode_sequence: `generate` returns strings; otherwise lists of `RequestOutput`.
+        arguments: any other field of `EngineArgs`. Unlike there, `disable_log_stats` is True and
+            `stop_preempted_request` False by default.
+
+    Raises:
+        InvalidArgumentError, NotSupportedError: an argument or an environment variable.
+        CheckpointError, ConfigError, TokenizerError: the model directory.
+    """
+
+    def __init__(
+        self,
+        model: str = "tiny",
+        tokenizer: str | None = None,
+        trust_remote_code: bool = False,
+        expert_parallel_size: int = 1,
+        revision: str | None = None,
+        tokenizer_revision: str | None = None,
+        seed: int | None = None,
+        gpu_memory_utilization: float = 0.9,
+        decode_sequence: bool = True,
+        **arguments: Any,
+    ) -> None:
+        if not isinstance(decode_sequence, bool):
+            raise InvalidArgumentError("decode_sequence", decode_sequence, "True or False")
+        if arguments.setdefault("offline_inference", True) is not True:
+            raise InvalidArgumentError("offline_inference", arguments["offline_inference"], "True: LLM is offline")
+        arguments.setdefault("disable_log_stats", True)
+        arguments.setdefault("stop_preempted_request", False)
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        self.args = EngineArgs.from_keywords(
+            {
+                "model": model,
+                "tokenizer": tokenizer,
+                "trust_remote_code": trust_remote_code,
+                "expert_parallel_size": expert_parallel_size,
+                "revision": revision,
+                "tokenizer_revision": tokenizer_revision,
+                "seed": seed,
+                "gpu_memory_utilization": gpu_memory_utilization,
+                **arguments,
+            }
+        )
+        from .loader import load_engine
+
+        loaded = load_engine(self.args)
+        self._set_up(loaded.engine, loaded.tokenizer, decode_sequence)
+
+    @classmethod
+    def from_engine(cls, engine: LLMEngine, tokenizer: Any, *, decode_sequence: bool = True) -> LLM:
+        """An `LLM` over an engine that exists."""
+        llm = cls.__new__(cls)
+        llm._set_up(engine, tokenizer, decode_sequence)
+        return llm
+
+    def _set_up(self, engine: LLMEngine, tokenizer: Any, decode_sequence: bool) -> None:
+        self.engine = engine
+        self.tokenizer = tokenizer
+        self.decode_sequence = decode_sequence
+        self._next_id = 0
+        self._mail: dict[int, deque[RequestOutput]] = {}
+
+    # ---- generation
+
+    def generate(
+        self,
+        prompts: str | Sequence[str] | None = None,
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        prompt_token_ids: Prompt | Sequence[Prompt] | None = None,
+        use_tqdm: bool = True,
+        multi_modal_data: Sequence[Any] | None = None,
+    ) -> list[Any]:
+        """Run a batch of prompts to their ends.
+
+        All requests are checked before the first is queued: with an invalid one, nothing runs.
+
+        Args:
+            prompts: texts (BOS is put in front as the tokenizer wants it), or
+            prompt_token_ids: lists of ids. One of the two; both together must have equal lengths, and then the ids count.
+            sampling_params: one for all prompts or one per prompt; None is `SamplingParams()`.
+            use_tqdm: progress bar on stderr.
+            multi_modal_data: per prompt None or a dict without images.
+
+        Returns:
+            One entry per prompt, in order. With `decode_sequence` the text, else a list with a `RequestOutput` per
+            token. A prompt with n > 1 has a list of n of these.
+
+        Raises:
+            InvalidRequestsError: names every invalid prompt by its index.
+            RequestFailedError: some requests failed while running; carries the results of the others.
+        """
+        ids, params = self._requests(prompts, sampling_params, prompt_token_ids, multi_modal_data)
+        samples: list[list[list[RequestOutput]]] = [[[] for _ in range(one.n)] for one in params]
+        with ExitStack() as stack:
+            progress = stack.enter_context(closing(_Progress(sum(one.n for one in params)))) if use_tqdm else None
+            for index, output in stack.enter_context(closing(self._run(ids, params))):
+                samples[index][output.sample_index].append(output)
+                if progress is not None:
+                    progress.update(output)
+        results = [self._entry(entry) for entry in samples]
+        failures = {index: message for index, entry in enumerate(samples) if (message := _failure(entry))}
+        if failures:
+            raise RequestFailedError(failures, results)
+        return results
+
+    def stream(
+        self,
+        prompt: str | None = None,
+        sampling_params: SamplingParams | None = None,
+        prompt_token_ids: Prompt | None = None,
+    ) -> Iterator[RequestOutput]:
+        """Outputs of one request as they come. Leaving the iterator aborts the request.
+
+        Raises:
+            InvalidArgumentError, NotSupportedError: before anything is queued.
+        """
+        try:
+            ids, params = self._requests(
+                None if prompt is None else [prompt],
+                sampling_params,
+                None if prompt_token_ids is None else [prompt_token_ids],
+                None,
+            )
+        except InvalidRequestsError as error:
+            raise error.errors[0] from None
+        return self._stream(ids, params)
+
+    def close(self) -> None:
+        """Abort what runs and release the model."""
+        self.engine.close()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- requests
+
+    def _requests(
+        self, prompts: Any, sampling_params: Any, prompt_token_ids: Any, multi_modal_data: Any
+    ) -> tuple[list[Any], list[SamplingParams]]:
+        """Checked ids and parameters of every prompt."""
+        if prompts is None and prompt_token_ids is None:
+            raise InvalidArgumentError("prompts", None, "prompts or prompt_token_ids")
+        texts: list[Any] | None = None
+        if prompts is not None:
+            texts = [prompts] if isinstance(prompts, str) else list(prompts)
+        lists: list[Any] | None = None
+        if prompt_token_ids is not None:
+            lists = list(prompt_token_ids)
+            if lists and all(isinstance(item, int) for item in lists):
+                lists = [lists]
+        total = len(texts if texts is not None else lists or [])
+        for name, values in (("prompt_token_ids", lists), ("multi_modal_data", multi_modal_data)):
+            if values is not None and len(values) != total:
+                raise InvalidArgumentError(name, f"{len(values)} entries", f"one per prompt, {total}")
+        params = _per_prompt(sampling_params, total)
+        errors: dict[int, DeepInferError] = {}
+        ids: list[Any] = []
+        for index in range(total):
+            try:
+                one = lists[index] if lists is not None else self._encode(texts[index] if texts is not None else None)
+                self.engine.check_request(params[index], one, None if multi_modal_data is None else multi_modal_data[index])
+                ids.append(one)
+            except DeepInferError as error:
+                errors[index] = error
+        if errors:
+            raise InvalidRequestsError(errors, total)
+        return ids, params
+
+    def _encode(self, text: Any) -> list[int]:
+        if not isinstance(text, str) or not text:
+            raise InvalidArgumentError("prompt", text, "a text of at least one character")
+        ids: list[int] = self.tokenizer.encode(text)
+        return ids
+
+    # ---- running
+
+    def _stream(self, ids: list[Prompt], params: list[SamplingParams]) -> Iterator[RequestOutput]:
+        with closing(self._run(ids, params)) as run:
+            for _, output in run:
+                yield output
+
+    def _run(self, ids: list[Prompt], params: list[SamplingParams]) -> Generator[tuple[int, RequestOutput]]:
+        """Queues the prompts and yields (prompt, output) until all have ended; leaving early aborts them.
+
+        Iterators may be interleaved: a step gives outputs to all of them, which wait in the mail of their request.
+        """
+        left: dict[int, int] = {}
+        order: dict[int, int] = {}
+        try:
+            for index, (prompt, one) in enumerate(zip(ids, params, strict=True)):
+                key, self._next_id = self._next_id, self._next_id + 1
+                order[key], left[key], self._mail[key] = index, one.n, deque()
+                self.engine.add_request(None, key, one, prompt)
+            while left:
+                for key in [key for key in left if self._mail[key]]:
+                    mail = self._mail[key]
+                    while mail:
+                        output = mail.popleft()
+                        left[key] -= output.finished
+                        yield order[key], output
+                    if left[key] == 0:
+                        del left[key]
+                if left:
+                    self._deliver(self.engine.step())
+        finally:
+            self.engine.abort_request(list(left))
+            for key in order:
+                del self._mail[key]
+
+    def _deliver(self, outputs: Iterable[RequestOutput]) -> None:
+        for output in outputs:
+            mail = self._mail.get(output.request_id)
+            if mail is not None:  # else its iterator was left, and this is the last word of an aborted request
+                mail.append(output)
+
+    def _entry(self, samples: list[list[RequestOutput]]) -> Any:
+        entries: list[Any] = list(samples)
+        if self.decode_sequence:
+            entries = ["".join(output.text for output in outputs) for outputs in samples]
+        return entries[0] if len(entries) == 1 else entries
+
+
+def _per_prompt(sampling_params: Any, total: int) -> list[SamplingParams]:
+    if sampling_params is None:
+        return [SamplingParams() for _ in range(total)]
+    if isinstance(sampling_params, SamplingParams):
+        return [sampling_params] * total
+    params = list(sampling_params)
+    if len(params) != total:
+        raise InvalidArgumentError("sampling_params", f"{len(params)} entries", f"one, or one per prompt ({total})")
+    return params
+
+
+def _failure(samples: list[list[RequestOutput]]) -> str | None:
+    for outputs in samples:
+        last = outputs[-1]
+        if last.finish_reason in FAILED:
+            return last.error or str(last.finish_reason)
+    return None
+
+
+class _Progress:
+    """Progress bar over samples, with the rate of output tokens."""
+
+    def __init__(self, total: int) -> None:
+        from tqdm import tqdm
+
+        self._bar = tqdm(total=total, desc="samples", dynamic_ncols=True)
+        self._tokens = 0
+
+    def update(self, output: RequestOutput) -> None:
+        self._tokens += output.token_id >= 0
+        if output.finished:
+            elapsed = max(self._bar.format_dict["elapsed"], 1e-9)
+            self._bar.set_postfix_str(f"{self._tokens / elapsed:.1f} tokens/s", refresh=False)
+            self._bar.update(1)
+
+    def close(self) -> None:
+        self._bar.close()

@@ -1,0 +1,183 @@
+"""What the next step computes: a pure function of a snapshot and the limits.
+
+No torch, no device, no clock, no request objects: the same snapshot always gives the same plan, so a schedule can be
+simulated and replayed. The engine takes the snapshot, carries the plan out and commits the results.
+
+Policy
+------
+* Mixed steps: every step carries decode rows and prefill chunks together. Decoding requests come first, so a long
+  prompt never stalls them; what is left of the token budget goes to prompts that are under way, then to new ones, in
+  arrival order.
+* A new request gets the pages of its whole known text and a state slot when it is admitted, so it never needs pages in
+  the middle of its prompt. A decoding request takes a page when it crosses a page border.
+* Memory pressure: when a running request needs a page and none is free, the most recently admitted other request is
+  preempted, for it has the least work to repeat; a request that is itself the youngest preempts itself. The oldest
+  request therefore always moves, which rules out livelock. Nothing is preempted unless a page is needed.
+* A preempted request gives everything back and waits at the front of the queue; its whole text is then a prompt again
+  (results are the same bit for bit since rows do not depend on how they are batched), or it ends, if the engine was
+  told to stop preempted requests. No request is admitted in a step that preempts.
+* Admission is first come, first served: the head of the queue that does not fit makes the others wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a step may use.
+
+    Attributes:
+        max_tokens: rows of one step.
+        max_requests: requests that hold a state slot at a time.
+        page_tokens: tokens per page.
+        chunked_prefill: whether a prompt may be cut into several steps.
+        max_sum_context: cap on the summed text lengths of the requests that prefill in one step; None is no cap.
+    """
+
+    max_tokens: int
+    max_requests: int
+    page_tokens: int
+    chunked_prefill: bool = True
+    max_sum_context: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_requests <= self.max_tokens:
+            raise ValueError(f"{self.max_requests} requests cannot share a step of {self.max_tokens} rows")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestView:
+    """What the planner knows of a request.
+
+    Attributes:
+        key: the engine's number of the request.
+        length: tokens known: prompt and output.
+        computed: tokens whose cache entries exist; at most length - 1 between steps.
+        pages: pages held.
+    """
+
+    key: int
+    length: int
+    computed: int = 0
+    pages: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state a plan is made from. `running` is in admission order, `waiting` in queue order."""
+
+    running: Sequence[RequestView]
+    waiting: Sequence[RequestView]
+    free_pages: int
+    free_slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlanItem:
+    """Rows start..end-1 of one request. Before the step it takes `new_pages` pages, and a slot if `admitted`."""
+
+    key: int
+    start: int
+    end: int
+    new_pages: int
+    admitted: bool
+
+
+@dataclass(slots=True)
+class StepPlan:
+    """Carried out in this order: release `preempted` (youngest first), then take pages and slots item by item."""
+
+    items: list[PlanItem] = field(default_factory=list)
+    preempted: list[int] = field(default_factory=list)
+
+    @property
+    def tokens(self) -> int:
+        return sum(item.end - item.start for item in self.items)
+
+
+def pages_for(tokens: int, page_tokens: int) -> int:
+    return -(-tokens // page_tokens)
+
+
+def plan_step(state: Snapshot, limits: Limits) -> StepPlan:
+    """The plan of the next step. Empty only when there is nothing to do."""
+    plan = StepPlan()
+    running, free_pages = _decode(state, limits, plan)
+    room = _Room(limits, limits.max_tokens - plan.tokens)
+    for view in running:
+        if _decoding(view):
+            continue
+        count = room.take(view)
+        if count == 0:
+            return plan
+        plan.items.append(PlanItem(view.key, view.computed, view.computed + count, 0, False))
+    if plan.preempted:
+        return plan
+    slots = min(state.free_slots, limits.max_requests - len(running))
+    for view in state.waiting:
+        pages = pages_for(view.length, limits.page_tokens)
+        if slots == 0 or pages > free_pages:
+            break
+        count = room.take(view)
+        if count == 0:
+            break
+        plan.items.append(PlanItem(view.key, 0, count, pages, True))
+        slots -= 1
+        free_pages -= pages
+    return plan
+
+
+def _decoding(view: RequestView) -> bool:
+    return view.computed > 0 and view.length - view.computed <= 1
+
+
+class _Room:
+    """What is left of a step for prefill."""
+
+    def __init__(self, limits: Limits, tokens: int) -> None:
+        self._tokens = tokens
+        self._context = limits.max_sum_context
+        self._chunked = limits.chunked_prefill
+
+    def take(self, view: RequestView) -> int:
+        """Rows given to the request: 0 when it has to wait for another step."""
+        wanted = view.length - view.computed
+        count = wanted if wanted <= self._tokens else self._tokens if self._chunked else 0
+        if self._context is not None:
+            if view.length > self._context:
+                return 0
+            if count:
+                self._context -= view.length
+        self._tokens -= count
+        return count
+
+
+def _decode(state: Snapshot, limits: Limits, plan: StepPlan) -> tuple[list[RequestView], int]:
+    """Schedules one row for every decoding request, preempting from the young end where pages are short.
+
+    Returns the requests that stay and the pages still free.
+    """
+    running = list(state.running)
+    free_pages = state.free_pages
+    index = 0
+    while index < len(running):
+        view = running[index]
+        index += 1
+        if not _decoding(view):
+            continue
+        need = pages_for(view.length, limits.page_tokens) - view.pages
+        while need > free_pages and len(running) > index:
+            victim = running.pop()
+            plan.preempted.append(victim.key)
+            free_pages += victim.pages
+        if need > free_pages:
+            running.pop()
+            plan.preempted.append(view.key)
+            free_pages += view.pages
+            continue
+        free_pages -= need
+        plan.items.append(PlanItem(view.key, view.computed, view.length, need, False))
+    return running, free_pages

@@ -1,0 +1,115 @@
+"""One sample of one request, from admission to release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from .outputs import FinishReason
+from .params import SamplingParams
+from .planner import RequestView
+from .pool import Lease, Pool
+from .stop import StopStrings
+
+
+class TextDecoder(Protocol):
+    """Incremental detokenizer of one sample."""
+
+    def push(self, token: int) -> str:
+        """Text that the token completes: whole characters only."""
+        ...
+
+    def finish(self) -> str:
+        """Text of bytes still held back."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """State of one sample. The engine is its only writer.
+
+    Attributes:
+        key: the engine's number; rises in submission order.
+        params: checked copy of the parameters.
+        seed: seed of this sample.
+        eos_id: token that ends it.
+        max_output_tokens: output tokens after which it ends.
+        tokens: int32 buffer that begins with the prompt and the output so far; `length` entries are valid.
+        computed: tokens whose cache entries are valid.
+        pages, slot: leases; None while waiting.
+    """
+
+    key: int
+    request_id: Any
+    user_id: Any
+    sample_index: int
+    params: SamplingParams
+    seed: int
+    eos_id: int
+    prompt_len: int
+    max_output_tokens: int
+    tokens: np.ndarray[Any, np.dtype[np.int32]]
+    arrival_time: float
+    length: int = 0
+    computed: int = 0
+    pages: Lease | None = None
+    slot: Lease | None = None
+    decoder: TextDecoder | None = None
+    stops: StopStrings = field(default_factory=lambda: StopStrings(()))
+    prompt_logprobs: list[float] = field(default_factory=list)
+    prompt_reported: bool = False
+    aborted: bool = False
+    finish_reason: FinishReason | None = None
+    preemptions: int = 0
+
+    def __post_init__(self) -> None:
+        self.length = self.prompt_len
+
+    @property
+    def num_output_tokens(self) -> int:
+        return self.length - self.prompt_len
+
+    @property
+    def output_tokens(self) -> np.ndarray[Any, np.dtype[np.int32]]:
+        return self.tokens[self.prompt_len : self.length]
+
+    @property
+    def finished(self) -> bool:
+        return self.finish_reason is not None
+
+    def view(self) -> RequestView:
+        return RequestView(self.key, self.length, self.computed, 0 if self.pages is None else len(self.pages))
+
+    def append(self, token: int) -> None:
+        if self.length == len(self.tokens):
+            limit = self.prompt_len + self.max_output_tokens
+            grown = np.empty(min(limit, max(2 * self.length, 64)), np.int32)
+            grown[: self.length] = self.tokens
+            self.tokens = grown
+        self.tokens[self.length] = token
+        self.length += 1
+
+    def take(self, pages: Pool, slots: Pool, new_pages: int) -> None:
+        """Take pages, and a state slot where none is held."""
+        if self.pages is None:
+            self.pages = pages.lease()
+        if self.slot is None:
+            self.slot = slots.lease(1)
+        self.pages.extend(new_pages)
+
+    def release(self) -> None:
+        """Give every resource back and forget what was computed. The only such path; calling it again does nothing."""
+        for lease in (self.pages, self.slot):
+            if lease is not None:
+                lease.release()
+        self.pages = self.slot = None
+        self.computed = 0
+
+    def leases(self) -> tuple[list[Lease], list[Lease]]:
+        """Page leases and slot leases, for the conservation check."""
+        return (
+            [] if self.pages is None else [self.pages],
+            [] if self.slot is None else [self.slot],
+        )

@@ -1,0 +1,98 @@
+"""An executor without a model: exact, device-free simulation of a schedule.
+
+It keeps its own page and slot memory and answers only from what it reads there through each request's leases. So a
+schedule that mixes pages up, reuses a state slot too early or skips a row gives other tokens than the request run alone,
+and most such faults are reported outright.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .execute import Drawn, Result, Work
+from .planner import pages_for
+from .pool import PoolError
+from .request import Request
+
+_MASK = 2**64 - 1
+
+
+def _mix(state: int, value: int) -> int:
+    """One SplitMix64 round over a running state."""
+    state = (state + 0x9E3779B97F4A7C15 + value) & _MASK
+    state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
+    return state ^ (state >> 31)
+
+
+class SimulatedExecutor:
+    """Draws tokens by hashing the history it finds in its own memory.
+
+    Args:
+        vocab_size: tokens drawn are 0..vocab_size - 1.
+        num_pages, num_slots: as the engine's pools; id 0 of each is reserved.
+        page_tokens: tokens per page.
+    """
+
+    def __init__(self, vocab_size: int, num_pages: int, num_slots: int, page_tokens: int) -> None:
+        self.vocab_size = vocab_size
+        self.page_tokens = page_tokens
+        self._pages = np.full((num_pages + 1, page_tokens), -1, np.int64)
+        self._slots = [0] * (num_slots + 1)
+        self.steps = 0
+        self.rows = 0
+
+    def run(self, work: Sequence[Work]) -> list[Result]:
+        """See `Executor.run`. Raises PoolError when the leases of the step contradict each other or the memory."""
+        self.steps += 1
+        self.rows += sum(item.end - item.start for item in work)
+        self._check_leases(work)
+        return [self._one(item) for item in work]
+
+    def _check_leases(self, work: Sequence[Work]) -> None:
+        pages = [page for item in work if item.request.pages is not None for page in item.request.pages.ids]
+        slots = [slot for item in work if item.request.slot is not None for slot in item.request.slot.ids]
+        for name, ids in (("page", pages), ("slot", slots)):
+            if 0 in ids or len(set(ids)) != len(ids):
+                raise PoolError(f"a {name} is reserved or has two owners in one step: {sorted(ids)}")
+        if len(slots) != len(work):
+            raise PoolError(f"{len(work)} requests hold {len(slots)} slots")
+
+    def _one(self, item: Work) -> Result:
+        request = item.request
+        assert request.pages is not None and request.slot is not None
+        ids, slot = request.pages.ids, request.slot.ids[0]
+        if len(ids) < pages_for(item.end, self.page_tokens):
+            raise PoolError(f"{len(ids)} pages for {item.end} tokens")
+        state = 0
+        for position in range(item.start):
+            state = _mix(state, self._read(ids, position))
+        if item.start and self._slots[slot] != state:
+            raise PoolError(f"slot {slot} holds another state than the pages say")
+        result = Result()
+        for position in range(item.start, item.end):
+            self._pages[ids[position // self.page_tokens], position % self.page_tokens] = request.tokens[position]
+            state = _mix(state, self._read(ids, position))
+            if position in item.prompt_rows:
+                result.prompt_logprobs.append(_logprob(_mix(state, int(request.tokens[position + 1]))))
+        self._slots[slot] = state
+        if item.sample:
+            result.drawn = self._draw(request, state, item.end)
+        return result
+
+    def _read(self, ids: Sequence[int], position: int) -> int:
+        return int(self._pages[ids[position // self.page_tokens], position % self.page_tokens])
+
+    def _draw(self, request: Request, state: int, position: int) -> Drawn:
+        noise = 0 if request.params.temperature == 0 else _mix(request.seed, position)
+        mixed = _mix(state, noise)
+        golden = request.params.golden_token_ids or []
+        index = position - request.prompt_len
+        token = golden[index] if index < len(golden) else mixed % self.vocab_size
+        return Drawn(token, _logprob(_mix(mixed, token)))
+
+
+def _logprob(state: int) -> float:
+    return -(state >> 44) / 2**16

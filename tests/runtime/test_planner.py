@@ -1,0 +1,135 @@
+"""The planner is a pure function; its policy in single cases and its guarantees in random ones."""
+
+from __future__ import annotations
+
+import copy
+import sys
+
+import pytest
+from deepinfer.runtime.planner import Limits, PlanItem, RequestView, Snapshot, pages_for, plan_step
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+LIMITS = Limits(max_tokens=8, max_requests=4, page_tokens=4)
+
+
+def snapshot(running: list[RequestView], waiting: list[RequestView], pages: int = 100, slots: int = 4) -> Snapshot:
+    return Snapshot(running=running, waiting=waiting, free_pages=pages, free_slots=slots)
+
+
+def test_the_module_needs_no_torch() -> None:
+    import subprocess
+
+    code = "import deepinfer.runtime.planner, deepinfer.runtime.engine, sys; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_decode_rows_and_prefill_chunks_share_a_step() -> None:
+    plan = plan_step(snapshot([RequestView(0, 6, 5, 2)], [RequestView(1, 20), RequestView(2, 3)]), LIMITS)
+    assert plan.items == [PlanItem(0, 5, 6, 0, False), PlanItem(1, 0, 7, 5, True)]
+    assert plan.tokens == 8 and plan.preempted == []
+
+
+def test_a_prompt_under_way_comes_before_new_ones_and_after_decodes() -> None:
+    running = [RequestView(1, 20, 7, 5), RequestView(0, 6, 5, 2)]
+    plan = plan_step(snapshot(running, [RequestView(2, 3)]), LIMITS)
+    assert [(item.key, item.end - item.start) for item in plan.items] == [(0, 1), (1, 7)]
+
+
+def test_a_new_request_gets_the_pages_of_its_whole_prompt() -> None:
+    plan = plan_step(snapshot([], [RequestView(0, 17)]), LIMITS)
+    assert plan.items == [PlanItem(0, 0, 8, 5, True)]
+    plan = plan_step(snapshot([RequestView(0, 17, 8, 5)], []), LIMITS)
+    assert plan.items == [PlanItem(0, 8, 16, 0, False)]
+
+
+def test_without_chunks_a_prompt_waits_for_a_step_that_holds_it() -> None:
+    limits = Limits(max_tokens=8, max_requests=4, page_tokens=4, chunked_prefill=False)
+    plan = plan_step(snapshot([RequestView(0, 6, 5, 2)], [RequestView(1, 8), RequestView(2, 1)]), limits)
+    assert [item.key for item in plan.items] == [0]  # and nobody overtakes the head of the queue
+
+
+@pytest.mark.parametrize(
+    ("pages", "slots", "requests", "admitted"), [(5, 4, 4, 2), (4, 4, 4, 1), (9, 1, 4, 1), (9, 4, 1, 1), (0, 4, 4, 0)]
+)
+def test_admission_is_bounded_by_pages_slots_and_requests(pages: int, slots: int, requests: int, admitted: int) -> None:
+    limits = Limits(max_tokens=100, max_requests=requests, page_tokens=4)
+    plan = plan_step(snapshot([], [RequestView(0, 12), RequestView(1, 8)], pages, slots), limits)
+    assert [item.key for item in plan.items] == [0, 1][:admitted]
+
+
+def test_a_step_may_cap_the_summed_lengths_of_its_prompts() -> None:
+    limits = Limits(max_tokens=8, max_requests=4, page_tokens=4, max_sum_context=20)
+    plan = plan_step(snapshot([RequestView(0, 15, 13, 4)], [RequestView(1, 6), RequestView(2, 5)]), limits)
+    assert [item.key for item in plan.items] == [0]
+    plan = plan_step(snapshot([], [RequestView(1, 6), RequestView(2, 5)]), limits)
+    assert [(item.key, item.end) for item in plan.items] == [(1, 6), (2, 2)]
+
+
+def test_no_preemption_unless_a_page_is_needed() -> None:
+    full = [RequestView(0, 8, 7, 2), RequestView(1, 7, 6, 2)]
+    assert plan_step(snapshot(full, [], pages=0), LIMITS).preempted == []
+
+
+def test_the_youngest_is_preempted_first_and_nobody_is_admitted_meanwhile() -> None:
+    running = [RequestView(3, 9, 8, 2), RequestView(1, 5, 4, 1), RequestView(2, 3, 2, 1)]
+    plan = plan_step(snapshot(running, [RequestView(9, 1)], pages=0), LIMITS)
+    # 3 takes the page of 2; then 1 needs one too and is the youngest left
+    assert plan.preempted == [2, 1]
+    assert plan.items == [PlanItem(3, 8, 9, 1, False)]
+
+
+def test_limits_must_hold_one_row_per_request() -> None:
+    with pytest.raises(ValueError, match="5 requests cannot share a step of 4 rows"):
+        Limits(max_tokens=4, max_requests=5, page_tokens=4)
+
+
+@st.composite
+def states(draw: st.DrawFn) -> tuple[Snapshot, Limits]:
+    page_tokens = draw(st.sampled_from([1, 4, 128]))
+    longest = 6 * page_tokens
+    requests = draw(st.integers(1, 6))
+    limits = Limits(
+        max_tokens=draw(st.integers(max(requests, 1), 3 * longest)),
+        max_requests=requests,
+        page_tokens=page_tokens,
+        chunked_prefill=True,
+        max_sum_context=draw(st.one_of(st.none(), st.integers(longest, 3 * longest))),
+    )
+    running = []
+    for key in range(draw(st.integers(0, requests))):
+        length = draw(st.integers(2, longest))
+        computed = draw(st.one_of(st.just(length - 1), st.integers(1, length - 1)))
+        held = pages_for(length - 1 if computed == length - 1 else length, page_tokens)
+        running.append(RequestView(key, length, computed, held))
+    waiting = [RequestView(100 + i, draw(st.integers(1, longest))) for i in range(draw(st.integers(0, 4)))]
+    total = 6 + sum(view.pages for view in running)
+    used = sum(view.pages for view in running)
+    free = draw(st.integers(max(0, 6 - used), total - used))
+    return Snapshot(running, waiting, free, requests - len(running)), limits
+
+
+@settings(max_examples=300, deadline=None)
+@given(states())
+def test_every_plan_keeps_the_limits_and_moves_somebody(case: tuple[Snapshot, Limits]) -> None:
+    state, limits = case
+    before = copy.deepcopy(state)
+    plan = plan_step(state, limits)
+    assert plan == plan_step(state, limits) and state == before  # pure
+    views = {view.key: view for view in [*state.running, *state.waiting]}
+    assert plan.tokens <= limits.max_tokens
+    assert all(item.start < item.end <= views[item.key].length for item in plan.items)
+    assert all(item.start == views[item.key].computed for item in plan.items)
+    keys = [item.key for item in plan.items]
+    assert len(set(keys)) == len(keys) and not set(keys) & set(plan.preempted)
+    freed = sum(views[key].pages for key in plan.preempted)
+    assert sum(item.new_pages for item in plan.items) <= state.free_pages + freed
+    for item in plan.items:
+        assert (views[item.key].pages + item.new_pages) * limits.page_tokens >= item.end
+    admitted = [item.key for item in plan.items if item.admitted]
+    assert admitted == [view.key for view in state.waiting[: len(admitted)]]
+    assert len(state.running) - len(plan.preempted) + len(admitted) <= limits.max_requests
+    if state.running or state.waiting:
+        assert plan.items, "a step with work to do does some"
+    if state.running:
+        assert state.running[0].key not in plan.preempted, "the oldest is never preempted while another one runs"
