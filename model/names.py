@@ -179,7 +179,7 @@ def _draft(text: TextConfig, layer: int) -> Iterator[TensorSpec]:
 def _vision(config: ModelConfig) -> Iterator[TensorSpec]:
     v, d = config.vision, config.text.hidden_size
     h, inter, ds = v.hidden_size, v.intermediate_size, v.downsample_ratio
-    shapes: dict[str, tuple[int, ...]] = {name: (d,) for name in ("image_start", "image_end", "image_newline")}
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("image_start", "image_end", "image_newline"), (d,))
     shapes |= {"vision.patch_embed.proj.weight": (h, 3 * v.patch_size**2), "vision.patch_embed.proj.bias": (h,)}
     for b in range(v.num_hidden_layers):
         p = f"vision.blocks.{b}"

@@ -72,7 +72,7 @@ def read_header(path: Path) -> list[TensorEntry]:
                 raise HeaderError(f"{path.name}: {size} bytes, too short for a safetensors file")
             (length,) = struct.unpack("<Q", start)
             if not 2 <= length <= min(size - 8, MAX_HEADER):
-                raise HeaderError(f"{path.name}: corrupt header: its length {length} does not fit a file of {size} bytes")
+                raise HeaderError(f"{path.name}: corrupt header: length {length} does not fit a file of {size} bytes")
             text = file.read(length)
     except OSError as error:
         raise HeaderError(f"{path.name}: cannot be read: {error.strerror or error}") from None
