@@ -236,7 +236,7 @@ def _read(file: Path) -> dict[str, Any]:
         content = json.loads(file.read_text(encoding="utf-8"))
         kind = content["model"]["type"]
         decoder = content["decoder"] or {}
-        decoders = [part["type"] for part in decoder.get("decoders", [decoder])]
+        decoders = [part.get("type") for part in decoder.get("decoders", [decoder])]
         content["model"]["vocab"].values()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise errors.TokenizerError(f"{file}: not a tokenizer file: {error!r}") from error
