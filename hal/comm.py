@@ -13,7 +13,6 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -28,6 +27,8 @@ Reduction = Literal["sum", "max", "min"]
 HEARTBEAT_SECONDS = 0.25
 # After a failure the others are watched this long; a process that publishes nothing meanwhile is called dead.
 WATCH_SECONDS = 1.5
+# The process that holds the store outlives its own failure this long at most, so that the others find out who is missing.
+LINGER_SECONDS = 10.0
 # Sums of other dtypes depend on the backend; the contract's own sums are gathers and an ordered addition.
 REDUCED_DTYPES = (torch.int32, torch.int64, torch.float32, torch.float64)
 
@@ -157,11 +158,12 @@ class Group:
         arguments.
 
         Args:
-            groups: ranks of this group, each exactly once.
+            groups: ranks of this group, each exactly once and ascending within its group.
         """
         flat = sorted(r for group in groups for r in group)
-        if flat != list(range(self.world_size)):
-            raise InvalidArgumentError("groups", [list(g) for g in groups], "each rank of the group exactly once")
+        if flat != list(range(self.world_size)) or any(list(group) != sorted(group) for group in groups):
+            allowed = "each rank of the group exactly once, ascending within its part"
+            raise InvalidArgumentError("groups", [list(g) for g in groups], allowed)
         return self._split(groups, name)
 
     def close(self) -> None:
@@ -210,6 +212,7 @@ class _Progress:
     def __init__(self, store: Any, rank: int) -> None:
         self._store = store.clone()
         self._rank = rank
+        self._holds_store = rank == 0
         self._beats = 0
         self._entered: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -240,6 +243,16 @@ class _Progress:
         beat, _, positions = self._store.get(key).decode().partition(";")
         entered = dict(part.rsplit("=", 1) for part in positions.split(",") if part)
         return int(beat), int(entered.get(group, 0))
+
+    def leave(self, group: str, others: Sequence[int]) -> None:
+        """Note that this process has read what it needs. The one that holds the store waits for `others` to do so."""
+        if not self._holds_store:
+            self._store.set(f"deepinfer/left/{group}/{self._rank}", "1")
+            return
+        end = time.monotonic() + LINGER_SECONDS
+        keys = [f"deepinfer/left/{group}/{rank}" for rank in others]
+        while not all(self._store.check([key]) for key in keys) and time.monotonic() < end:
+            time.sleep(0.05)
 
     def stop(self) -> None:
         """End the thread."""
@@ -302,9 +315,13 @@ class ProcessGroup(Group):
         others = [r for r in range(self.world_size) if r != self.rank]
         try:
             self._progress.publish()
+            time.sleep(2 * HEARTBEAT_SECONDS)  # who entered just now has published it by then
             before = [self._progress.read(self.ranks[r], self.name) for r in others]
             time.sleep(WATCH_SECONDS)
             after = [self._progress.read(self.ranks[r], self.name) for r in others]
+            came = [self.ranks[r] for r, old, new in zip(others, before, after, strict=True)
+                    if old[0] != new[0] and new[1] >= number]  # fmt: skip
+            self._progress.leave(self.name, came)
         except RuntimeError as error:
             message = f"{what} failed after {waited:.1f} s, and rank 0 of the world, which holds the store, is gone"
             return CommunicatorError(self.name, f"{message} ({_first_line(error)})", (0,) if 0 in self.ranks else ())
@@ -411,14 +428,18 @@ def _join(rank: int, world_size: int, address: str, seconds: float) -> Any:
         raise CommunicatorError("world", f"rank 0 cannot be reached at {address}: {_first_line(error)}", (0,)) from error
     keys = [f"deepinfer/joined/{r}" for r in range(world_size)]
     end = time.monotonic() + seconds
+    missing = list(range(world_size))
     while True:
-        with suppress(RuntimeError):
-            missing = [r for r, key in enumerate(keys) if not store.check([key])]
-            if not missing:
-                return store
-            if time.monotonic() >= end:
-                message = f"rank {_list(missing)} did not join at {address} within {seconds:g} s"
-                raise CommunicatorError("world", message, tuple(missing))
+        try:
+            missing = [r for r in missing if not store.check([keys[r]])]
+        except RuntimeError as error:  # rank 0 gave up, and its store went with it
+            message = f"rank 0 left {address} before rank {_list(missing)} had joined"
+            raise CommunicatorError("world", message, tuple(missing)) from error
+        if not missing:
+            return store
+        if time.monotonic() >= end:
+            message = f"rank {_list(missing)} did not join at {address} within {seconds:g} s"
+            raise CommunicatorError("world", message, tuple(missing))
         time.sleep(0.02)
 
 
