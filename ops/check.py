@@ -120,9 +120,14 @@ def check_out(spec: OpSpec, out: Any, bound: Mapping[str, int], device: torch.de
     if len(outs) != len(spec.outs):
         raise spec.error(f"out must hold {len(spec.outs)} tensors, got {len(outs)}")
     for described, value in zip(spec.outs, outs, strict=True):
-        want = tuple(d.value(bound) for d in described.dims)
         if not isinstance(value, torch.Tensor):
             raise spec.error(f"out {described.name} must be a tensor, got {type(value).__name__}")
+        # A dim that only an absent optional argument binds is left to the op.
+        sizes = (*value.shape, *(-1 for _ in described.dims))
+        want = tuple(
+            d.value(bound) if all(n in bound for n in d.names) else size
+            for d, size in zip(described.dims, sizes, strict=False)
+        )
         if value.dtype not in described.dtypes or tuple(value.shape) != want or not value.is_contiguous():
             raise spec.error(
                 f"out {described.name}: got {_describe(value)}{'' if value.is_contiguous() else ', not contiguous'}; "

@@ -9,7 +9,7 @@ from ...hal.registry import kernel
 from .common import finish
 from .norm import inverse_rms
 from .portable import exp, sigmoid
-from .tiles import matmul, pad_rows
+from .tiles import matmul
 
 POST_SCALE = 2.0
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...hal.registry import kernel
+from ...hal.registry import Signature, kernel
 from ...ops.spec import WeightHandle
 from .common import finish
 from .formats import FP8_GROUP, decode_e8m0, dequantize_fp8, quantize_fp8, unpack_e2m1
-from .linear import whole_groups
 from .portable import sigmoid, softplus
 from .tiles import CHUNK_ELEMENTS, multiply_tiles, pad_rows, tile_groups
 
@@ -55,6 +54,12 @@ def moe_pack(
     position = torch.empty_like(place)
     position[order] = torch.where(used, place, -1)
     return finish((source_row, packed_weight, offsets, position.view(tokens, k)), out)
+
+
+def whole_groups(signature: Signature) -> str | None:
+    """Scales cover 32 channels, that is 16 packed bytes."""
+    packed = signature.dims["H"]
+    return None if packed % 16 == 0 else f"rows must hold a multiple of 16 packed bytes, got {packed}"
 
 
 @kernel("grouped_linear", version=0, backend="reference", supports=whole_groups)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from ...hal.registry import kernel
@@ -33,7 +34,7 @@ def rotate(x: Tensor, positions: Tensor, table: Tensor, inverse: bool = False) -
         sine = -sine
     first = x.shape[-1] - 2 * pairs
     even, odd = x[..., first:].float().unflatten(-1, (pairs, 2)).unbind(-1)
-    rotated = x.clone()
+    rotated = x.clone(memory_format=torch.contiguous_format)
     target = rotated[..., first:].unflatten(-1, (pairs, 2))
     target[..., 0] = even * cosine - odd * sine
     target[..., 1] = even * sine + odd * cosine

@@ -2,8 +2,8 @@
 
 A matrix product from a CPU library picks its kernel, and with it the order of the sums, by the shape of the call: one
 row alone and the same row among thirty differ in the last bits. So every product here is made of calls of one shape,
-16 rows by a multiple of 16 columns, on freshly allocated (aligned) memory. Rows are padded with zeros; K stays as it is.
-The order of the sum then depends on N and K alone. Tests hold this over thread counts, alignments and positions.
+16 rows by a multiple of 16 columns, on freshly allocated (aligned) memory. Rows are padded with zeros, K stays as it
+is. The order of the sum then depends on N and K alone. Tests hold this over thread counts, alignments and positions.
 """
 
 from __future__ import annotations
