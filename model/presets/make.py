@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from ...hal import errors
 from ..config import ModelConfig
 from ..engram_tables import compress_vocabulary, engram_tables
+from ..names import inventory
 from .configs import engram_settings, preset_config, wanted_vocab_size
 from .tensors import preset_tensors
 from .vocabulary import IMAGE, NOISE, tokenizer_json, tokenizer_settings, train_tokenizer
@@ -60,19 +61,18 @@ def make_checkpoint(
     _write_json(target / "config.json", values)
     _write_json(target / "tokenizer_config.json", tokenizer_settings(config.text.max_position_embeddings))
     _write_json(target / "generation_config.json", _generation_settings(values))
-    _write_shards(target, list(_count(preset_tensors(config, tokenizer, seed), config, progress)), shards)
+    tensors = _report(preset_tensors(config, tokenizer, seed), len(inventory(config)), progress)
+    _write_shards(target, list(tensors), shards)
     return target
 
 
 def _open_directory(target: Path, force: bool) -> Path:
     if target.exists() and not target.is_dir():
-        raise errors.InvalidArgumentError(
-            "directory", str(target), "a directory, or a path where nothing is yet"
-        )
+        raise errors.InvalidArgumentError("directory", str(target), "a directory, or a path where nothing is yet")
     if target.is_dir() and any(target.iterdir()):
         if not force:
             raise errors.InvalidArgumentError(
-                "directory", str(target), "an empty directory, or force to overwrite"
+                "directory", str(target), "an empty directory, unless forced (force=True, --force)"
             )
         for old in [*target.glob("*.safetensors"), target / INDEX]:
             old.unlink(missing_ok=True)
@@ -99,10 +99,9 @@ def _generation_settings(config: dict[str, Any]) -> dict[str, Any]:
     return ids | {"do_sample": True, "temperature": 1.0, "top_p": 1.0}
 
 
-def _count(tensors: Any, config: ModelConfig, progress: Progress | None) -> Any:
-    from ..names import inventory
-
-    total = len(inventory(config))
+def _report(
+    tensors: Iterable[tuple[str, Tensor]], total: int, progress: Progress | None
+) -> Iterator[tuple[str, Tensor]]:
     for done, item in enumerate(tensors, start=1):
         yield item
         if progress is not None:
@@ -126,9 +125,7 @@ def _write_shards(target: Path, tensors: list[tuple[str, Tensor]], shards: int) 
         file = f"model-{number:05d}-of-{shards:05d}.safetensors"
         save_file(content, target / file, metadata={"format": "pt"})
         weight_map |= dict.fromkeys(content, file)
-    _write_json(
-        target / INDEX, {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))}
-    )
+    _write_json(target / INDEX, {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))})
 
 
 def _write_json(file: Path, content: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 import hashlib
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -189,6 +190,17 @@ def test_progress_ends_at_the_total(tmp_path: Path) -> None:
 
 
 # ---- the cache
+
+
+@pytest.fixture(autouse=True)
+def _copy_instead_of_making(request: pytest.FixtureRequest, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache tests only need some checkpoint; copying one is faster than drawing it."""
+    if "cache_root" in request.fixturenames:
+
+        def copy(preset: str, seed: int, directory: Path, *, progress: object = None) -> Path:
+            return Path(shutil.copytree(tiny, directory))
+
+        monkeypatch.setattr(cache, "make_checkpoint", copy)
 
 
 def test_preset_is_made_once(cache_root: Path) -> None:

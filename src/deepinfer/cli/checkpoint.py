@@ -37,3 +37,28 @@ def inspect_command(directory: Path, headers_only: bool, as_json: bool) -> None:
     click.echo(json.dumps(result.to_json(), indent=1) if as_json else result.render())
     if result.findings:
         raise CheckpointReportError(str(directory), result.findings)
+
+
+@command.command("make")
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--preset", default="tiny", show_default=True, help="tiny or kernel.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random weights.")
+@click.option("--shards", type=int, default=2, show_default=True, help="Number of safetensors files.")
+@click.option("--force", is_flag=True, help="Write into a directory that is not empty.")
+def make_command(directory: Path, preset: str, seed: int, shards: int, force: bool) -> None:
+    """Write a small random model in the released format, tokenizer included, to DIRECTORY.
+
+    The same preset, seed and number of shards give the same bytes.
+    """
+    from tqdm import tqdm
+
+    from ..model.presets import make_checkpoint
+
+    with tqdm(unit=" tensors", desc=preset, leave=False, disable=None) as bar:
+
+        def advance(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        made = make_checkpoint(preset, seed, directory, progress=advance, shards=shards, force=force)
+    click.echo(f"{made}: preset {preset}, seed {seed}, {sum(f.stat().st_size for f in made.iterdir()):,} bytes")
