@@ -29,6 +29,10 @@ HELP
 accelerators="cpu (reference), nvidia (cuda), ascend"
 oldest_python="3.11"
 
+case "${DEEPINFER_PYTHON:-}" in
+    /*) ;;
+    */*) DEEPINFER_PYTHON="$PWD/$DEEPINFER_PYTHON" ;;
+esac
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")" >/dev/null
 root=$(pwd -P)
 venv="$root/.venv"
@@ -116,11 +120,16 @@ or name it in DEEPINFER_PYTHON"
         python_problem="$python has no venv module; install it (Debian, Ubuntu: the package python3-venv), \
 or name another interpreter in DEEPINFER_PYTHON"
     fi
+    # With .venv activated, python3 is the one in it, which goes when .venv is made anew: take the one behind it.
+    if [ -n "$python" ] && [ "$("$python" -c 'import sys; print(sys.prefix)')" = "$venv" ]; then
+        python=$("$python" -c "$base_python; print(base)")
+    fi
     [ -z "$python_problem" ]
 }
 
 # The interpreter behind $1 (also behind a virtual environment), and its version.
-describe_python() { "$1" -c 'import os, sys; print(os.path.realpath(sys.executable), sys.version.split()[0])'; }
+base_python='import os, sys; base = os.path.realpath(getattr(sys, "_base_executable", sys.executable))'
+describe_python() { "$1" -c "$base_python; print(base, sys.version.split()[0])"; }
 
 # --- installing --------------------------------------------------------------------------------------------------
 

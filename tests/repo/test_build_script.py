@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -209,6 +210,20 @@ def test_the_interpreter_is_checked_first(build: Run, log: Callable[[], list[str
         assert done.returncode == 1
         assert message in done.stderr
     assert log() == []
+
+
+def test_the_interpreter_may_be_a_relative_path(build: Run, log: Callable[[], list[str]]) -> None:
+    assert build(DEEPINFER_PYTHON="./the python").returncode == 0
+    assert log()[0] == "venv"
+
+
+def test_an_activated_environment_does_not_remove_its_own_interpreter(tree: Path, build: Run) -> None:
+    venv.create(tree / ".venv", with_pip=False)
+    (tree / ".venv" / ".deepinfer-made-with").write_text("another accelerator\n")
+    done = build("--dry-run", DEEPINFER_PYTHON=str(tree / ".venv" / "bin" / "python"))
+    assert done.returncode == 0, done.stderr
+    (making,) = [line for line in done.stdout.splitlines() if " -m venv " in line]
+    assert ".venv/bin" not in making.split(" -m venv ")[0]
 
 
 def test_check_diagnoses_without_installing(tree: Path, build: Run, log: Callable[[], list[str]]) -> None:
