@@ -15,6 +15,7 @@ from ...ops.attention import KEY_TILE
 from ...ops.layouts import FP4_16, FP8_32, entries_per_page
 from .common import finish, tree_sum
 from .formats import dequantize_fp4_e4m3, dequantize_fp8
+from .tiles import pad_rows
 
 CHUNK_ELEMENTS = 16 << 20
 """Key channels expanded to fp32 at once: bounds scratch memory, changes no bit."""
@@ -49,7 +50,7 @@ def sparse_attention(
             records, there = selected_records(pages, block_table, indices[part].long(), live, sequence, ratio)
             place = slice(_tiled(window), _tiled(window) + selected)
             keys[:, place], present[:, place] = dequantize_records(records, record, d), there
-        result[part] = attend(q[part].float(), keys, present, sink, scale)
+        result[part] = attend(q[part], keys, present, sink, scale)
     return finish(result, out)
 
 
@@ -57,25 +58,28 @@ def attend(q: Tensor, keys: Tensor, present: Tensor, sink: Tensor, scale: float)
     """The softmax and its sums over slots already gathered.
 
     Args:
-        q: fp32 [n, h, d]. keys: fp32 [n, slots, d], slots a multiple of 64. present: bool [n, slots].
+        q: bf16 [n, h, d]. keys: fp32 [n, slots, d], slots a multiple of 64. present: bool [n, slots].
         sink: fp32 [h]. scale: factor of q.k.
 
     Returns:
         bf16 [n, h, d]; zeros for rows without a present slot.
     """
+    heads = q.shape[1]
     tiles = keys.split(KEY_TILE, dim=1)
-    score = torch.cat([torch.bmm(q, tile.transpose(1, 2)) for tile in tiles], dim=2) * scale
+    # Heads are padded to 16 so that a library picks one kernel whatever their number: shards of heads agree too.
+    padded = pad_rows(q)
+    score = torch.cat([torch.bmm(padded, tile.transpose(1, 2)) for tile in tiles], dim=2)[:, :heads] * scale
     score = torch.where(present.unsqueeze(1), score, -torch.inf)
     top = score.amax(-1, keepdim=True)
     weight = torch.exp(score - top)
-    rounded = weight.to(torch.bfloat16).float()
     tile_sums = tree_sum(weight.unflatten(2, (-1, KEY_TILE)))
+    rounded = pad_rows(weight.to(torch.bfloat16))
     total = torch.zeros_like(top)
-    value = torch.zeros_like(q)
+    value = torch.zeros_like(padded)
     for i, tile in enumerate(tiles):
         total = total + tile_sums[:, :, i]
         value = value + torch.bmm(rounded[:, :, i * KEY_TILE : (i + 1) * KEY_TILE], tile)
-    value = value / (total + torch.exp(sink.unsqueeze(1) - top))
+    value = value[:, :heads] / (total + torch.exp(sink.unsqueeze(1) - top))
     return torch.where(present.any(1)[:, None, None], value, 0.0).to(torch.bfloat16)
 
 
