@@ -45,8 +45,8 @@ _SELECTION = [
         "ACCELERATOR",
         string(),
         None,
-        "Accelerator to run on: cpu (reference), nvidia (cuda), ascend, or the name of an installed backend. Unset: what "
-        "is found, the CPU where nothing is. Upstream's default is nvidia.",
+        "Accelerator to run on: cpu (reference), nvidia (cuda), ascend, or the name of an installed backend. Unset: "
+        "what is found, the CPU where nothing is. Upstream's default is nvidia.",
         text="detected",
     ),
     _used(
@@ -69,115 +69,234 @@ _SELECTION = [
         True,
         "0 also allows kernels whose result for a row depends on the rest of the batch. Upstream's default is 0.",
     ),
-    _used("CACHE_DIR", path(), None, "Directory of embedded checkpoints and other files made once per user.",
-          upstream=False, text="the user cache directory"),
+    _used(
+        "CACHE_DIR",
+        path(),
+        None,
+        "Directory of embedded checkpoints and other files made once per user.",
+        upstream=False,
+        text="the user cache directory",
+    ),
     _used("HF_MODEL_DIR", path(), None, "Model directory used where none is named."),
     _planned("JIT_CACHE_DIR", path(), None, _CUDA, "Root of the caches of compiled kernels."),
-]  # fmt: skip
+]
 
 _GROUPS = [
     _used("GLOO_TIMEOUT", integer(1), 14400, "Seconds a collective waits before it names the missing ranks."),
     _planned("NCCL_NUM_SMS", integer(1), 32, _CUDA, "Minimum and maximum CTAs per NCCL communicator."),
     _planned("USERBUFFER_COMM_SMS", integer(0), 0, _CUDA, "SMs for expert dispatch and combine; 0 chooses."),
-    _planned("NCCL_MEMORY_SAMPLE_INTERVAL_STEPS", integer(1), 1000, _PROFILE,
-             "Steps between samples of communicator memory."),
-    _planned("RINGBUFFER_WARNING_INTERVAL", number(above=0), 60.0, _PARALLEL,
-             "Seconds a worker waits for its queue before it warns."),
-]  # fmt: skip
+    _planned(
+        "NCCL_MEMORY_SAMPLE_INTERVAL_STEPS", integer(1), 1000, _PROFILE, "Steps between samples of communicator memory."
+    ),
+    _planned(
+        "RINGBUFFER_WARNING_INTERVAL",
+        number(above=0),
+        60.0,
+        _PARALLEL,
+        "Seconds a worker waits for its queue before it warns.",
+    ),
+]
 
 _EXPERTS = [
     _planned("REARRANGE_P2P_GROUPS", integer(1), 1, _EPLB, "Buckets of point-to-point copies when experts move."),
-    _planned("OVERRIDE_NUM_EXTRA_EXPERTS", integer(0), 0, _EPLB,
-             "Minimum of redundant experts; rounded up so that all experts divide by the group size."),
+    _planned(
+        "OVERRIDE_NUM_EXTRA_EXPERTS",
+        integer(0),
+        0,
+        _EPLB,
+        "Minimum of redundant experts; rounded up so that all experts divide by the group size.",
+    ),
     _planned("EXPERT_COUNT_WINDOW_SIZE", integer(0), 100, _EPLB, "Steps of expert statistics kept."),
     _planned("EXPERT_REARRANGEMENT_STEP_INTERVAL", integer(0), 0, _EPLB, "Steps between rearrangements; 0 is off."),
-    _planned("REARRANGE_AFTER_PREFILL_IN_NORMAL_ENGINE", boolean(), False, _EPLB,
-             "Count prefill steps too, and rearrange at the next other step."),
+    _planned(
+        "REARRANGE_AFTER_PREFILL_IN_NORMAL_ENGINE",
+        boolean(),
+        False,
+        _EPLB,
+        "Count prefill steps too, and rearrange at the next other step.",
+    ),
     _planned("MOE_LB_STAT_INTERVAL", integer(1), 128, _EPLB, "Steps between reports of the balance ratio."),
-    _planned("FORCE_IMBALANCE_RATIO", number(0), 0.0, _EPLB,
-             "From 1 on: biases random routing to the first rank (profiling)."),
+    _planned(
+        "FORCE_IMBALANCE_RATIO",
+        number(0),
+        0.0,
+        _EPLB,
+        "From 1 on: biases random routing to the first rank (profiling).",
+    ),
     _planned("FORCE_LOAD_BALANCE", boolean(), False, _EPLB, "Random routing scores for all tokens (profiling)."),
     _planned("SHOW_EPLB_DETAIL", boolean(), False, _EPLB, "Per-layer table in the log."),
-]  # fmt: skip
+]
 
 _SCHEDULING = [
     _used("NUM_STATE_SLOTS_RATIO", number(1), 1.2, "State slots = int(max_num_seqs * ratio) + 1."),
-    _planned("PREFILL_MAX_SUM_SEQLEN_K", integer(1), None, "prefill admission by total length",
-             "Cap on the sum of full sequence lengths in one prefill step, in tokens.", text="unset (2^30)"),
-    _planned("PREFILL_ATTEMPT_INTERVAL", integer(1), 70, _PARALLEL, "Decode steps between votes of all ranks to prefill."),
-    _planned("PREFILL_ANY_ATTEMPT_INTERVAL", integer(1), 100, _PARALLEL, "Decode steps between votes of any rank to prefill."),
-    _planned("PREFILL_STORE_EXTRA_STATE", boolean(), False, "prefix caching",
-             "Longer window ring on prefill, so that the last 128-aligned window stays available."),
+    _used(
+        "PREFILL_MAX_SUM_SEQLEN_K",
+        integer(1),
+        None,
+        "Cap on the sum of full sequence lengths that prefill in one step, in tokens; at least max_model_len. Upstream's "
+        "default is 2^30.",
+    ),
+    _planned(
+        "PREFILL_ATTEMPT_INTERVAL", integer(1), 70, _PARALLEL, "Decode steps between votes of all ranks to prefill."
+    ),
+    _planned(
+        "PREFILL_ANY_ATTEMPT_INTERVAL", integer(1), 100, _PARALLEL, "Decode steps between votes of any rank to prefill."
+    ),
+    _planned(
+        "PREFILL_STORE_EXTRA_STATE",
+        boolean(),
+        False,
+        "prefix caching",
+        "Longer window ring on prefill, so that the last 128-aligned window stays available.",
+    ),
     _planned("PREFILL_STORE_EXTRA_SIZE", integer(1), 128, "prefix caching", "Extra ring rows for it."),
-    _planned("ZERO_OVERHEAD_SCHEDULING", boolean(), None, _ASYNC, "Plan the next step while the device runs this one.",
-             accepts=(False,), text="set by the engine: 1, prompt engines 0"),
+    _planned(
+        "ZERO_OVERHEAD_SCHEDULING",
+        boolean(),
+        None,
+        _ASYNC,
+        "Plan the next step while the device runs this one.",
+        accepts=(False,),
+        text="set by the engine: 1, prompt engines 0",
+    ),
     _planned("GC_INTERVAL_STEP", integer(1), 1000, _ASYNC, "Steps between collections of Python's garbage."),
-    _planned("LOGGING_INTERVAL_STEP", integer(), 100, _PROFILE, "Steps between log lines; 0 or less is off.", accepts=(0,)),
+    _used(
+        "LOGGING_INTERVAL_STEP",
+        integer(),
+        100,
+        "Steps between log lines of an engine with log statistics on; 0 or less is off.",
+    ),
     _planned("DISABLE_SYNC_GUARD", boolean(), False, _ASYNC, "Turns the detection of host synchronisation off."),
-    _planned("CPP_LOG_LEVEL", choice("off", "error", "warn", "info"), "info", "the native planner", "Log level of native code."),
-]  # fmt: skip
+    _planned(
+        "CPP_LOG_LEVEL",
+        choice("off", "error", "warn", "info"),
+        "info",
+        "the native planner",
+        "Log level of native code.",
+    ),
+]
 
 _MODEL = [
-    _used("ENGRAM_PAD_TOKEN", integer(0), 2, "Token id that stands before the first token of an n-gram."),
-    _used("ENGRAM_FORCE_GPU_STORAGE", boolean(), None,
-          "n-gram tables in device memory instead of host memory.", text="0, 1 on Ascend"),
-    _planned("INDEX_ATTN_MEMORY_LIMIT", integer(1), 10 << 30, "chunked index scoring",
-             "Bytes of scratch for index scores.", text="10737418240 (10 GiB)"),
-    _planned("YOCO_PREFILL_TRUNCATION_MODE", choice("off", "mask", "compact"), "off", _YOCO,
-             "Drops prompt rows that later layers do not need."),
+    _planned(
+        "ENGRAM_PAD_TOKEN",
+        integer(0),
+        2,
+        "a model option (until then the checkpoint's engram_pad_token_id decides)",
+        "Token id that stands before the first token of an n-gram.",
+        accepts=(),
+    ),
+    _used(
+        "ENGRAM_FORCE_GPU_STORAGE",
+        boolean(),
+        None,
+        "n-gram tables in device memory instead of host memory.",
+        text="0, 1 on Ascend",
+    ),
+    _planned(
+        "INDEX_ATTN_MEMORY_LIMIT",
+        integer(1),
+        10 << 30,
+        "chunked index scoring",
+        "Bytes of scratch for index scores.",
+        text="10737418240 (10 GiB)",
+    ),
+    _planned(
+        "YOCO_PREFILL_TRUNCATION_MODE",
+        choice("off", "mask", "compact"),
+        "off",
+        _YOCO,
+        "Drops prompt rows that later layers do not need.",
+    ),
     _planned("YOCO_PREFILL_KEEP_TOKENS", integer(0), 0, _YOCO, "Last prompt rows that are kept."),
-]  # fmt: skip
+]
 
 _SPECULATION = [
     _planned("USE_NEXTN_DECODE", integer(0), 5, _DRAFT, "Draft length; 0 turns speculation off.", accepts=(0,)),
     _planned("ENABLE_MTP_VARLEN", boolean(), False, _DRAFT, "Verification length scheduled by confidence."),
-    _planned("MAX_BACKTRACKING_TOKENS", integer(1), None, _DRAFT,
-             "Extra history in the window and compression rings.", text="draft length + 1"),
-    _planned("DFLASH_CONFIDENCE_HEAD_TEMPERATURE", floats(1e-5), (1.0,), _DRAFT,
-             "Temperature of the confidence head: one, or one per draft position.", text="1.0"),
+    _planned(
+        "MAX_BACKTRACKING_TOKENS",
+        integer(1),
+        None,
+        _DRAFT,
+        "Extra history in the window and compression rings.",
+        text="draft length + 1",
+    ),
+    _planned(
+        "DFLASH_CONFIDENCE_HEAD_TEMPERATURE",
+        floats(1e-5),
+        (1.0,),
+        _DRAFT,
+        "Temperature of the confidence head: one, or one per draft position.",
+        text="1.0",
+    ),
     _planned("DECODE_PERF_CACHE_DIR", path(), None, _DRAFT, "Directory that keeps the decode time curve."),
     _planned("DECODE_PERF_CACHE_TTL_SEC", number(0), 3600.0, _DRAFT, "Seconds the kept curve stays valid."),
-]  # fmt: skip
+]
 
 _GRAPH = [
     _planned("ENFORCE_EAGER", boolean(), False, _GRAPHS, "No graphs for the main model.", accepts=(False, True)),
     _planned("DFLASH_ENFORCE_EAGER", boolean(), False, _GRAPHS, "No graphs for the draft head.", accepts=(False, True)),
     _planned("CUDAGRAPH_BATCH_SIZE_INTERVAL", integer(1), 8, _GRAPHS, "Step between captured batch sizes."),
     _planned("DFLASH_CUDAGRAPH_BATCH_SIZE_INTERVAL", integer(1), 8, _GRAPHS, "The same for the draft head."),
-]  # fmt: skip
+]
 
 _SAMPLING = [
-    _used("COMPUTE_SUM_SMALLER_PROBS", boolean(), False,
-          "Also return the probability mass of the tokens less likely than the sampled one."),
-    _used("SAMPLER_FORCE_TOPK", integer(0, 16384), 0,
-          "Truncates logits to this many candidates before sampling; 0 is off. Backends may allow fewer."),
+    _used(
+        "COMPUTE_SUM_SMALLER_PROBS",
+        boolean(),
+        False,
+        "Also return the probability mass of the tokens less likely than the sampled one.",
+    ),
+    _used(
+        "SAMPLER_FORCE_TOPK",
+        integer(0, 16384),
+        0,
+        "Truncates logits to this many candidates before sampling; 0 is off. Backends may allow fewer.",
+    ),
     _used("DECODE_TOKEN_BLACKLIST", token_ranges(), (), "Token ids that are never drawn, prefill included."),
-]  # fmt: skip
+]
 
 _STRUCTURED = [
     _planned("XGRAMMAR_DEBUG", boolean(), False, _GRAMMAR, "Debug output of the grammar engine."),
     _planned("XGRAMMAR_TIMEOUT", number(above=0), 20.0, _GRAMMAR, "Seconds a grammar may take to compile."),
     _planned("XGRAMMAR_DISABLE_CACHE", boolean(), False, _GRAMMAR, "Compile every grammar anew."),
-    _planned("XGRAMMAR_CACHE_LIMIT_BYTES", integer(0), 10 << 30, _GRAMMAR, "Bytes of compiled grammars kept.",
-             text="10737418240 (10 GiB)"),
+    _planned(
+        "XGRAMMAR_CACHE_LIMIT_BYTES",
+        integer(0),
+        10 << 30,
+        _GRAMMAR,
+        "Bytes of compiled grammars kept.",
+        text="10737418240 (10 GiB)",
+    ),
     _planned("SO_BUILDER_CPUS", integer(1), 4, _GRAMMAR, "Threads that compile grammars."),
-]  # fmt: skip
+]
 
 _DIAGNOSTICS = [
     _planned("PROFILE_TORCH_CUDA_MEMORY", path(), None, _PROFILE, "Where the allocator's history is written."),
     _planned("ENABLE_MEMORY_TRACING", boolean(), False, _PROFILE, "Records allocations."),
     _planned("PROFILE_HTTP_ENABLE", boolean(), False, _PROFILE, "Serves profiles on demand."),
-    _planned("PROFILE_HTTP_PORT_BASE", integer(1, 65535), 6070, _PROFILE, "First port of it; the device index is added."),
+    _planned(
+        "PROFILE_HTTP_PORT_BASE", integer(1, 65535), 6070, _PROFILE, "First port of it; the device index is added."
+    ),
     _planned("TORCH_PROFILER_DIR", path(), None, _PROFILE, "Directory of traces.", text="/tmp"),
-]  # fmt: skip
+]
 
 _IMAGES = [
-    _planned("USE_MULTIMODAL_POOL", boolean(), None, _VISION, "Pinned shared pool for images.", accepts=(False,),
-             text="set by the engine: 1, completion engines 0"),
+    _planned(
+        "USE_MULTIMODAL_POOL",
+        boolean(),
+        None,
+        _VISION,
+        "Pinned shared pool for images.",
+        accepts=(False,),
+        text="set by the engine: 1, completion engines 0",
+    ),
     _planned("MULTIMODAL_POOL_SIZE_GB", number(above=0), 8.0, _VISION, "Size of the pool, in GiB."),
     _planned("MULTI_MODAL_BUFFER_SIZE", integer(1), 512, _VISION, "Images in flight between vision workers."),
-    _planned("MULTI_MODAL_WORKER_TIMEOUT", number(), 1800.0, _VISION, "Seconds before a hang is reported; 0 or less is off."),
-]  # fmt: skip
+    _planned(
+        "MULTI_MODAL_WORKER_TIMEOUT", number(), 1800.0, _VISION, "Seconds before a hang is reported; 0 or less is off."
+    ),
+]
 
 VARIABLES: dict[str, Variable] = {
     variable.name: variable

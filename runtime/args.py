@@ -36,7 +36,8 @@ class EngineArgs:
     """Arguments of an engine.
 
     Attributes:
-        model: "tiny", "kernel" (embedded checkpoints, made once per user), a Hugging Face directory, or a hub id.
+        model: "tiny", "kernel" (embedded checkpoints, made once per user), a Hugging Face directory, or a hub id. None is
+            DEEPINFER_HF_MODEL_DIR where set, else "tiny".
         tokenizer: directory of another tokenizer; None takes the model's.
         load_format: "auto" reads the weights, "dummy" makes random ones of the right shapes.
         seed: None draws the seed of a request that has none from the operating system; an integer makes these seeds a
@@ -60,7 +61,7 @@ class EngineArgs:
     The other fields are upstream's and may only have their defaults; `REFUSED` says what will bring them.
     """
 
-    model: str = "tiny"
+    model: str | None = None
     served_model_name: str = "deepinfer-model"
     tokenizer: str | None = None
     trust_remote_code: bool = False
@@ -117,8 +118,8 @@ class EngineArgs:
         self._check_engine_type()
         for name in ("model", "tokenizer", "revision", "tokenizer_revision", "device", "backend"):
             value = getattr(self, name)
-            if not (isinstance(value, str) and value) and not (value is None and name != "model"):
-                raise InvalidArgumentError(name, value, "a non-empty string" + ("" if name == "model" else " or None"))
+            if value is not None and not (isinstance(value, str) and value):
+                raise InvalidArgumentError(name, value, "a non-empty string or None")
         for name, choices in (("load_format", LOAD_FORMATS), ("engram_storage", ENGRAM_STORAGES)):
             if getattr(self, name) not in choices:
                 raise InvalidArgumentError(name, getattr(self, name), f"one of {', '.join(choices)}")

@@ -83,7 +83,7 @@ class ModelExecutor:
                     logits=rows,
                 )
             )
-        batch = Batch.build(slices, self.model.config, self.model.device)
+        batch = Batch.build(slices, self.model.config.text, self.model.device)
         logits = self.model.forward(batch, self.caches)
         results: list[Result] = self.sampler.sample(logits, work)
         return results

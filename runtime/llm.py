@@ -22,7 +22,8 @@ class LLM:
     """A model ready to generate.
 
     Args:
-        model: "tiny" or "kernel" (embedded checkpoints, made once per user), a Hugging Face directory, or a hub id.
+        model: "tiny" or "kernel" (embedded checkpoints, made once per user), a Hugging Face directory, or a hub id. None
+            is DEEPINFER_HF_MODEL_DIR where set, else "tiny".
         tokenizer: directory of another tokenizer; None takes the model's.
         trust_remote_code: must be False; code of a checkpoint is never run.
         expert_parallel_size: must be 1 until the parallel runtime is there.
@@ -41,7 +42,7 @@ class LLM:
 
     def __init__(
         self,
-        model: str = "tiny",
+        model: str | None = None,
         tokenizer: str | None = None,
         trust_remote_code: bool = False,
         expert_parallel_size: int = 1,

@@ -1,0 +1,143 @@
+"""From engine arguments to a running engine: backend, checkpoint, tokenizer, pools."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..hal import env
+from ..hal.backend import Backend
+from ..hal.catalog import load_backend
+from ..hal.device import Device
+from ..hal.errors import InvalidArgumentError
+from ..model.hub import resolve_model
+from ..model.tokenizer import Tokenizer
+from ..model.transformer import Model
+from .args import PAGE_TOKENS, EngineArgs
+from .engine import EngineConfig, LLMEngine
+from .execute import ModelExecutor
+from .planner import pages_for
+from .sampler import Sampler, SamplerConfig
+
+if TYPE_CHECKING:
+    from .request import TextDecoder
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LoadedEngine:
+    """An engine and what it was made of."""
+
+    engine: LLMEngine
+    model: Model
+    tokenizer: Tokenizer
+    path: Path
+    backend: str
+
+
+def load_engine(args: EngineArgs) -> LoadedEngine:
+    """Load the model that the arguments name and build an engine over it.
+
+    Raises:
+        InvalidArgumentError, NotSupportedError: an argument or an environment variable.
+        BackendError: the backend cannot run here.
+        CheckpointError, ConfigError, TokenizerError: the model directory.
+    """
+    args.validate()
+    env.check()
+    if args.tokenizer_revision is not None and args.tokenizer is None:
+        raise InvalidArgumentError("tokenizer_revision", args.tokenizer_revision, "None unless tokenizer is a hub id")
+    device = None if args.device is None else Device.parse(args.device)
+    backend = load_backend(args.backend, device)
+    if device is None:
+        device = backend.devices()[0]
+    path = resolve_model(args.model, revision=args.revision)
+    model = _load_model(args, path, device)
+    try:
+        return _build(args, path, model, backend, device)
+    except BaseException:
+        model.close()
+        raise
+
+
+def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device: Device) -> LoadedEngine:
+    text = model.config.text
+    tokenizer = _load_tokenizer(args, path, model)
+    limits = args.limits(model.max_model_len, env.get("DEEPINFER_PREFILL_MAX_SUM_SEQLEN_K"))
+    slots = int(args.max_num_seqs * env.get("DEEPINFER_NUM_STATE_SLOTS_RATIO"))
+    pages = args.check_pages(_count_pages(args, model, backend, device, slots), model.max_model_len)
+    sampling = SamplerConfig.from_environment()
+    executor = ModelExecutor(model, model.new_caches(pages + 1, slots + 1), Sampler(text.vocab_size, sampling))
+    config = EngineConfig(
+        vocab_size=text.vocab_size,
+        eos_id=tokenizer.eos_id,
+        max_model_len=model.max_model_len,
+        limits=limits,
+        num_pages=pages,
+        num_slots=slots,
+        stop_preempted_request=args.stop_preempted_request,
+        seed=args.seed,
+        force_top_k=sampling.force_top_k,
+        log_interval=0 if args.disable_log_stats else env.get("DEEPINFER_LOGGING_INTERVAL_STEP"),
+    )
+
+    def decoder() -> TextDecoder:
+        return tokenizer.detokenizer()
+
+    engine = LLMEngine(config, executor, decoder, model.close)
+    return LoadedEngine(engine, model, tokenizer, path, backend.name)
+
+
+def _load_model(args: EngineArgs, path: Path, device: Device) -> Model:
+    from ..model.config import load_config
+
+    limit = load_config(path).text.max_position_embeddings
+    options: dict[str, Any] = {
+        "device": device.torch,
+        "max_model_len": args.resolve_max_model_len(limit),
+        "engram_storage": _engram_storage(args),
+        "load_format": args.load_format,
+    }
+    return Model.load(path, **options)
+
+
+def _engram_storage(args: EngineArgs) -> str:
+    """Where n-gram tables live: the argument, else the environment, else by size."""
+    forced = env.get("DEEPINFER_ENGRAM_FORCE_GPU_STORAGE")
+    if args.engram_storage != "auto" or forced is None:
+        return args.engram_storage
+    return "device" if forced else "host"
+
+
+def _load_tokenizer(args: EngineArgs, path: Path, model: Model) -> Tokenizer:
+    config = model.config
+    source = path if args.tokenizer is None else resolve_model(args.tokenizer, revision=args.tokenizer_revision)
+    return Tokenizer.load(
+        source,
+        vocab_size=config.text.vocab_size,
+        image_token_id=config.image_token_id,
+        compatibility=config.tokenizer_compatibility,
+    )
+
+
+def _count_pages(args: EngineArgs, model: Model, backend: Backend, device: Device, slots: int) -> int:
+    """Pages that can be handed out: `num_pages`, or what the memory allows and the requests can use.
+
+    The memory budget is gpu_memory_utilization * total - what is in use now, weights included; state slots come off it,
+    pages share the rest. Never more than max_num_seqs requests of the greatest length can hold.
+    """
+    if args.num_pages is not None:
+        return args.num_pages
+    useful = args.max_num_seqs * pages_for(model.max_model_len, PAGE_TOKENS)
+    found = backend.capability(device)
+    if found.memory_total is None or found.memory_free is None:
+        return useful
+    layout = model.cache_layout
+    budget = args.gpu_memory_utilization * found.memory_total - (found.memory_total - found.memory_free)
+    budget -= (slots + 1) * layout.state_bytes + layout.page_bytes
+    pages = min(useful, max(0, int(budget // layout.page_bytes)))
+    log.info("%d pages of %d bytes, %d state slots of %d bytes", pages, layout.page_bytes, slots, layout.state_bytes)
+    return pages
