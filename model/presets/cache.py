@@ -37,16 +37,12 @@ def ensure_preset(name: str, seed: int = 0, *, progress: Progress | None = None)
         root.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=root))
     except OSError as error:
-        raise errors.CheckpointError(
-            f"cannot write to the cache {root}: {error}; set DEEPINFER_CACHE_DIR"
-        ) from error
+        raise errors.CheckpointError(f"cannot write to the cache {root}: {error}; set DEEPINFER_CACHE_DIR") from error
     try:
         made = make_checkpoint(name, seed, scratch / "new", progress=progress)
         _publish(made, target, scratch / "old")
     except OSError as error:
-        raise errors.CheckpointError(
-            f"cannot write to the cache {root}: {error}; set DEEPINFER_CACHE_DIR"
-        ) from error
+        raise errors.CheckpointError(f"cannot write to the cache {root}: {error}; set DEEPINFER_CACHE_DIR") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return target

@@ -107,6 +107,4 @@ for (int i = 0; i < n; ++i) { sum += a[i] * b[i]; }
 
 def training_text() -> list[str]:
     """Lines to train on. The story counts thrice: the sample text of the presets should mostly be English."""
-    return [
-        line + "\n" for part in (STORY, STORY, STORY, SCIENCE, LANGUAGES, CODE) for line in part.split("\n")
-    ]
+    return [line + "\n" for part in (STORY, STORY, STORY, SCIENCE, LANGUAGES, CODE) for line in part.split("\n")]

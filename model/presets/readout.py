@@ -24,24 +24,20 @@ BIAS_VALUE = 2.0
 """What every embedding holds there; other channels have standard deviation 1."""
 
 _SHARE = 0.5  # expected amplitude of the embedding in the normalised output of the last layer
-_BIGRAM = 5.0  # logit a frequent successor gains
-_RANDOM = 0.8  # standard deviation of the part of a logit that is not word statistics
-_EOS_BIAS = -4.0
+_BIGRAM = 6.5  # logit a frequent successor gains
+_RANDOM = 0.6  # standard deviation of the part of a logit that is not word statistics
+_EOS_BIAS = 4.0
 _NEVER = -14.0
 
 
-def embedding_and_head(
-    tokenizer: Any, width: int, rng: np.random.Generator
-) -> tuple[Float32Array, Float32Array]:
+def embedding_and_head(tokenizer: Any, width: int, rng: np.random.Generator) -> tuple[Float32Array, Float32Array]:
     """Tables [V, width] of a trained `tokenizers.Tokenizer`, V its size."""
     size = tokenizer.get_vocab_size()
     embed = np.round(rng.standard_normal((size, width)) * 16) / 16
     embed[:, BIAS_CHANNEL] = 0.0
     unigrams, bigrams = _counts(tokenizer, size)
     towards = _successor_strength(bigrams).T @ embed
-    head = towards * (_BIGRAM / (_SHARE * width)) + rng.standard_normal((size, width)) * (
-        _RANDOM / np.sqrt(width)
-    )
+    head = towards * (_BIGRAM / (_SHARE * width)) + rng.standard_normal((size, width)) * (_RANDOM / np.sqrt(width))
     bias = _bias(tokenizer, unigrams)
     head[bias == _NEVER] *= 0.25
     head[EOS_ID] *= 0.25

@@ -35,12 +35,12 @@ Draw = Callable[[np.random.Generator, tuple[int, ...]], Float32Array]
 _GAINS = (
     (r".*attn\.wq_b", 1.5),
     (r".*attn\.wo_a", 2.5),
-    (r".*attn\.wo_b", 0.4),
+    (r".*attn\.wo_b", 0.45),
     (r".*compressor\.wgate", 1.5),
     (r".*ffn\.gate", 1.5),
     (r".*experts(\.\d+)?\.w[13]", 3.0),
-    (r".*ffn\.experts\.\d+\.w2", 0.05),
-    (r".*shared_experts\.w2", 0.03),
+    (r".*ffn\.experts\.\d+\.w2", 0.06),
+    (r".*shared_experts\.w2", 0.035),
     (r".*confidence_head\.proj", 0.7),
     (r"vision\..*(attn\.wo|mlp\.w2)", 0.5),
     (r"aligner\.w2", 1.5),
@@ -95,11 +95,7 @@ def _draw(config: ModelConfig, spec: TensorSpec, rng: np.random.Generator) -> Fl
     if "hc_" in spec.name:
         return _hyper_connection(rng, spec, config.text.hc_mult)
     if len(spec.shape) == 1:
-        return (
-            _norm(rng, spec.shape)
-            if re.search(r"norm\d?\.weight$", spec.name)
-            else _normal(rng, spec.shape, 0.1)
-        )
+        return _norm(rng, spec.shape) if re.search(r"norm\d?\.weight$", spec.name) else _normal(rng, spec.shape, 0.1)
     values = _matrix(spec, rng)
     if spec.name.endswith("engram.wkv.weight"):
         value_rows = values[-config.text.hidden_size :]
@@ -124,29 +120,29 @@ def _matrix(spec: TensorSpec, rng: np.random.Generator) -> Float32Array:
 
 
 def _hyper_connection(rng: np.random.Generator, spec: TensorSpec, m: int) -> Float32Array:
-    """Mixes that start near "read one stream, write all, keep the streams apart" and vary with the input.
+    """Mixes that read one stream, write mostly to another and carry streams over, some of each to the next.
 
-    The stream that is read and the sign of the write follow the layer, so that no two streams play the same
-    part.
+    Which stream that is follows the layer and the sub-layer. So the streams stay different, and no exchange of streams,
+    rows or columns leaves the result as it was. All mixes vary with the input.
     """
     if spec.name.endswith("_scale"):
         return np.array([0.6, 0.6, 0.8], dtype=np.float32)
     if spec.name.endswith("_fn"):
         return _normal(rng, spec.shape, spec.shape[1] ** -0.5)
     layer = int(re.findall(r"\d+", spec.name)[0])
-    pre = np.full(m, -1.5)
+    pre, post = np.full(m, -1.5), np.full(m, -1.5)
     pre[layer % m] = 1.5
-    comb = np.where(np.eye(m, dtype=bool), 2.0, -2.0)
-    base = np.concatenate([pre, np.zeros(m), comb.reshape(-1)])
+    post[(layer + 1 + ("ffn" in spec.name)) % m] = 1.8
+    comb = np.full((m, m), -1.5)
+    streams = np.arange(m)
+    comb[streams, streams] = 2.0
+    comb[streams, (streams + 1) % m] = 0.0
+    base = np.concatenate([pre, post, comb.reshape(-1)])
     return base.astype(np.float32) + _normal(rng, spec.shape, 0.3)
 
 
-def _normal(
-    rng: np.random.Generator, shape: tuple[int, ...], deviation: float, mean: float = 0.0
-) -> Float32Array:
-    values: Float32Array = rng.standard_normal(shape, dtype=np.float32) * np.float32(deviation) + np.float32(
-        mean
-    )
+def _normal(rng: np.random.Generator, shape: tuple[int, ...], deviation: float, mean: float = 0.0) -> Float32Array:
+    values: Float32Array = rng.standard_normal(shape, dtype=np.float32) * np.float32(deviation) + np.float32(mean)
     return values
 
 
@@ -167,9 +163,7 @@ def _factors(rng: np.random.Generator, shape: tuple[int, int], block: tuple[int,
     """One factor per block, of mean square 1, spread over the shape (both sides may end in a partial
     block)."""
     grid = tuple(-(-size // step) for size, step in zip(shape, block, strict=True))
-    factors = rng.choice(_BLOCK_FACTORS, size=grid) / np.float32(
-        np.mean(_BLOCK_FACTORS.astype(np.float64) ** 2) ** 0.5
-    )
+    factors = rng.choice(_BLOCK_FACTORS, size=grid) / np.float32(np.mean(_BLOCK_FACTORS.astype(np.float64) ** 2) ** 0.5)
     spread: Float32Array = factors.repeat(block[0], axis=0).repeat(block[1], axis=1)[: shape[0], : shape[1]]
     return spread
 

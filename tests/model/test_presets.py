@@ -135,7 +135,7 @@ def test_control_tokens_are_unlikely_by_construction(tiny: Path) -> None:
     broken = tokenizer.encode("ü", bos=False)[0]
     assert np.all(head[[*control, broken], 0] < -10)
     assert np.all(head[tokenizer.encode("the mill and the clock", bos=False), 0] > 0)
-    assert -8 < head[tokenizer.eos_id, 0] < -1
+    assert 0 < head[tokenizer.eos_id, 0] < 4.5  # rare next to the ten likely tokens of a row, but possible
 
 
 def test_quantised_scales_differ_between_blocks_and_use_the_range(tiny: Path) -> None:
