@@ -160,5 +160,5 @@ def known_answer(
 def self_test_error(check: str, problem: str, *, device: Device, arch_found: str, arch_wanted: str) -> SelfTestError:
     """The error of a failed self-test: names the check, the device, and the chips found and wanted."""
     return SelfTestError(
-        f"self-test {check!r} on {device} {problem}; the device is {arch_found}, the kernels are built for {arch_wanted}"
+        f"self-test {check!r} on {device} {problem}; the device is {arch_found}, the kernels are for {arch_wanted}"
     )

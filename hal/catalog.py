@@ -1,8 +1,9 @@
 """Finding, checking, choosing and loading backends.
 
-Backends come from entry points (`deepinfer.backends`, `deepinfer.kernels`), those of this repository included; a built-in
-list stands in for them where the package runs from a source tree without installed metadata. A plug-in that cannot be
-imported, implements another contract, or takes a name that is taken is refused by name and leaves the others alone.
+Backends come from entry points (`deepinfer.backends`, `deepinfer.kernels`), those of this repository included; a
+built-in list stands in for them where the package runs from a source tree without installed metadata. A plug-in that
+cannot be imported, implements another contract, or takes a name that is taken is refused by name and leaves the others
+alone.
 """
 
 from __future__ import annotations
@@ -161,7 +162,9 @@ class Catalog:
         with self._lock:
             if canonical(backend.name) in self.entries():
                 raise BackendError(f"a backend named {backend.name!r} exists")
-            self.entries()[backend.name] = Entry(backend.name, type(backend).__qualname__, "this process", None, backend)
+            self.entries()[backend.name] = Entry(
+                backend.name, type(backend).__qualname__, "this process", None, backend
+            )
 
     def probe(self, name: str) -> Available | Unavailable:
         """Whether a backend can run here; a refused plug-in is unavailable with that reason."""

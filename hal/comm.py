@@ -9,8 +9,6 @@ A group of one process needs no set-up: `single_process()`. Zero rows are legal 
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -19,20 +17,13 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
-from . import env, graph
+from . import env, graph, heartbeat
 from .errors import DeepInferError, InvalidArgumentError, NotSupportedError
 
 Reduction = Literal["sum", "max", "min"]
 
-HEARTBEAT_SECONDS = 0.25
-# After a failure the others are watched this long; a process that publishes nothing meanwhile is called dead.
-WATCH_SECONDS = 1.5
-# The process that holds the store outlives its own failure this long at most, so that the others find out who is missing.
-LINGER_SECONDS = 10.0
 # Sums of other dtypes depend on the backend; the contract's own sums are gathers and an ordered addition.
 REDUCED_DTYPES = (torch.int32, torch.int64, torch.float32, torch.float64)
-
-log = logging.getLogger(__name__)
 
 
 class CommunicatorError(DeepInferError):
@@ -181,9 +172,7 @@ class Group:
     def _all_gather(self, out: torch.Tensor, tensor: torch.Tensor) -> None:
         out.copy_(tensor)
 
-    def _all_to_all(
-        self, out: torch.Tensor, tensor: torch.Tensor, send: list[int], receive: list[int]
-    ) -> None:
+    def _all_to_all(self, out: torch.Tensor, tensor: torch.Tensor, send: list[int], receive: list[int]) -> None:
         if send != receive:
             raise InvalidArgumentError("receive", receive, f"what is sent here: {send}")
         out.copy_(tensor)
@@ -203,79 +192,16 @@ def single_process(name: str = "world") -> Group:
     return Group(name, 0, (0,), float(env.get("DEEPINFER_GLOO_TIMEOUT")))
 
 
-class _Progress:
-    """Publishes this process's heartbeat and position, and reads those of the others.
-
-    The thread has a connection to the store of its own, so that it goes on while a collective blocks.
-    """
-
-    def __init__(self, store: Any, rank: int) -> None:
-        self._store = store.clone()
-        self._rank = rank
-        self._holds_store = rank == 0
-        self._beats = 0
-        self._entered: dict[str, int] = {}
-        self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="deepinfer-heartbeat", daemon=True)
-        self.publish()
-        self._thread.start()
-
-    def enter(self, group: str) -> int:
-        """Note that this process enters its next collective of a group; returns its number."""
-        with self._lock:
-            self._entered[group] = self._entered.get(group, 0) + 1
-            return self._entered[group]
-
-    def publish(self) -> None:
-        """Write a heartbeat and the positions to the store."""
-        with self._lock:
-            self._beats += 1
-            positions = ",".join(f"{name}={n}" for name, n in self._entered.items())
-            text = f"{self._beats};{positions}"
-        self._store.set(f"deepinfer/progress/{self._rank}", text)
-
-    def read(self, rank: int, group: str) -> tuple[int, int]:
-        """Number of a rank's last heartbeat, and how many collectives of the group it has entered."""
-        key = f"deepinfer/progress/{rank}"
-        if not self._store.check([key]):
-            return 0, 0
-        beat, _, positions = self._store.get(key).decode().partition(";")
-        entered = dict(part.rsplit("=", 1) for part in positions.split(",") if part)
-        return int(beat), int(entered.get(group, 0))
-
-    def leave(self, group: str, others: Sequence[int]) -> None:
-        """Note that this process has read what it needs. The one that holds the store waits for `others` to do so."""
-        if not self._holds_store:
-            self._store.set(f"deepinfer/left/{group}/{self._rank}", "1")
-            return
-        end = time.monotonic() + LINGER_SECONDS
-        keys = [f"deepinfer/left/{group}/{rank}" for rank in others]
-        while not all(self._store.check([key]) for key in keys) and time.monotonic() < end:
-            time.sleep(0.05)
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stop.set()
-        self._thread.join(timeout=2 * HEARTBEAT_SECONDS)
-
-    def _run(self) -> None:
-        while not self._stop.wait(HEARTBEAT_SECONDS):
-            try:
-                self.publish()
-            except RuntimeError as error:  # the store's owner is gone; a collective will report it
-                log.debug("heartbeat lost: %s", error)
-                return
-
-
 class ProcessGroup(Group):
     """A group over torch.distributed with gloo, for tensors in host memory."""
 
     def __init__(
-        self, name: str, handle: Any, rank: int, ranks: Sequence[int], deadline: float, progress: _Progress
+        self, name: str, handle: Any, rank: int, ranks: Sequence[int], deadline: float, progress: heartbeat.Heartbeat
     ) -> None:
         super().__init__(name, rank, ranks, deadline)
         self._handle = handle
+        # Unlike our name, torch's tells two groups with the same members apart.
+        self._key = str(getattr(handle, "group_name", name))
         self._progress = progress
         self._failed: CommunicatorError | None = None
         self._closed = False
@@ -300,7 +226,7 @@ class ProcessGroup(Group):
             raise self._failed  # a member may be out of step: no later collective can be trusted
         if self._closed:
             raise CommunicatorError(self.name, f"{what} after close")
-        number = self._progress.enter(self.name)
+        number = self._progress.enter(self._key)
         started = time.monotonic()
         try:
             work = launch()
@@ -315,13 +241,13 @@ class ProcessGroup(Group):
         others = [r for r in range(self.world_size) if r != self.rank]
         try:
             self._progress.publish()
-            time.sleep(2 * HEARTBEAT_SECONDS)  # who entered just now has published it by then
-            before = [self._progress.read(self.ranks[r], self.name) for r in others]
-            time.sleep(WATCH_SECONDS)
-            after = [self._progress.read(self.ranks[r], self.name) for r in others]
+            time.sleep(2 * heartbeat.INTERVAL_SECONDS)  # who entered just now has published it by then
+            before = [self._progress.read(self.ranks[r], self._key) for r in others]
+            time.sleep(heartbeat.WATCH_SECONDS)
+            after = [self._progress.read(self.ranks[r], self._key) for r in others]
             came = [self.ranks[r] for r, old, new in zip(others, before, after, strict=True)
                     if old[0] != new[0] and new[1] >= number]  # fmt: skip
-            self._progress.leave(self.name, came)
+            self._progress.leave(self._key, came)
         except RuntimeError as error:
             message = f"{what} failed after {waited:.1f} s, and rank 0 of the world, which holds the store, is gone"
             return CommunicatorError(self.name, f"{message} ({_first_line(error)})", (0,) if 0 in self.ranks else ())
@@ -346,9 +272,7 @@ class ProcessGroup(Group):
         parts = list(out.view(self.world_size, -1).unbind(0))
         self._finish("all_gather", lambda: dist.all_gather(parts, tensor, self._handle, async_op=True))
 
-    def _all_to_all(
-        self, out: torch.Tensor, tensor: torch.Tensor, send: list[int], receive: list[int]
-    ) -> None:
+    def _all_to_all(self, out: torch.Tensor, tensor: torch.Tensor, send: list[int], receive: list[int]) -> None:
         self._finish(
             "all_to_all",
             lambda: dist.all_to_all_single(out, tensor, receive, send, self._handle, async_op=True),
@@ -369,16 +293,12 @@ class ProcessGroup(Group):
         members = list(groups[index])
         ranks = [self.ranks[r] for r in members]
         # Only the members of a group set it up together, so that groups of groups need nobody else.
-        handle = dist.new_group(
-            ranks, timeout=_patience(self.deadline), backend="gloo", use_local_synchronization=True
-        )
+        handle = dist.new_group(ranks, timeout=_patience(self.deadline), backend="gloo", use_local_synchronization=True)
         label = name if len(groups) == 1 else f"{name}.{index}"
         return ProcessGroup(label, handle, members.index(self.rank), ranks, self.deadline, self._progress)
 
 
-def connect(
-    rank: int, world_size: int, address: str, *, deadline: float | None = None, backend: str = "gloo"
-) -> Group:
+def connect(rank: int, world_size: int, address: str, *, deadline: float | None = None, backend: str = "gloo") -> Group:
     """Join the world: returns once every rank has joined.
 
     Args:
@@ -407,7 +327,7 @@ def connect(
         dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=_patience(seconds))
     except RuntimeError as error:
         raise CommunicatorError("world", f"cannot be formed: {_first_line(error)}") from error
-    progress = _Progress(store, rank)
+    progress = heartbeat.Heartbeat(store, rank)
     world = dist.group.WORLD
     return ProcessGroup("world", world, rank, range(world_size), seconds, progress)
 
@@ -425,7 +345,9 @@ def _join(rank: int, world_size: int, address: str, seconds: float) -> Any:
         )
         store.set(f"deepinfer/joined/{rank}", "1")
     except (RuntimeError, ValueError) as error:
-        raise CommunicatorError("world", f"rank 0 cannot be reached at {address}: {_first_line(error)}", (0,)) from error
+        raise CommunicatorError(
+            "world", f"rank 0 cannot be reached at {address}: {_first_line(error)}", (0,)
+        ) from error
     keys = [f"deepinfer/joined/{r}" for r in range(world_size)]
     end = time.monotonic() + seconds
     missing = list(range(world_size))

@@ -194,7 +194,9 @@ def capability(device: Device, backend: str) -> Capability:
         return _cpu_capability(device, backend)
     module = getattr(torch, device.type, None)
     if module is None or not module.is_available():
-        raise InvalidArgumentError("device", str(device), f"a device torch {torch.__version__} can use here; cpu always is")
+        raise InvalidArgumentError(
+            "device", str(device), f"a device torch {torch.__version__} can use here; cpu always is"
+        )
     if device.index >= module.device_count():
         raise InvalidArgumentError("device", str(device), f"an index below {module.device_count()}")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import pickle
@@ -16,12 +17,14 @@ from typing import Any
 import pytest
 import torch
 
-from deepinfer.hal import comm
+from deepinfer.hal import comm, heartbeat
 from deepinfer.hal.errors import InvalidArgumentError, NotSupportedError
 
 WORKER = Path(__file__).with_name("comm_worker.py")
-sys.path.insert(0, str(WORKER.parent))
-import comm_worker  # noqa: E402
+_spec = importlib.util.spec_from_file_location("comm_worker", WORKER)
+assert _spec is not None and _spec.loader is not None
+comm_worker = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(comm_worker)
 
 Reports = dict[str, dict[int, Any]]
 
@@ -121,10 +124,10 @@ def store() -> Any:
 def test_diagnosis(
     store: Any, monkeypatch: pytest.MonkeyPatch, others: dict[int, str], missing: tuple[int, ...], words: str
 ) -> None:
-    monkeypatch.setattr(comm, "HEARTBEAT_SECONDS", 0.02)
-    monkeypatch.setattr(comm, "WATCH_SECONDS", 0.2)
-    monkeypatch.setattr(comm, "LINGER_SECONDS", 0.1)
-    progress = {rank: comm._Progress(store, rank) for rank in (0, *others)}
+    monkeypatch.setattr(heartbeat, "INTERVAL_SECONDS", 0.02)
+    monkeypatch.setattr(heartbeat, "WATCH_SECONDS", 0.2)
+    monkeypatch.setattr(heartbeat, "LINGER_SECONDS", 0.1)
+    progress = {rank: heartbeat.Heartbeat(store, rank) for rank in (0, *others)}
     for rank, entered in others.items():
         if entered:
             progress[rank].enter("dp")
