@@ -27,7 +27,10 @@ def normal(rng: Rng, device: torch.device, *shape: int, dtype: torch.dtype = tor
     return torch.from_numpy(rng.standard_normal(shape).astype(np.float32)).to(device=device, dtype=dtype)
 
 
-def ints(values: Sequence[int] | Sequence[Sequence[int]] | np.ndarray, device: torch.device, dtype: torch.dtype = torch.int32) -> Tensor:
+def ints(
+    values: Sequence[int] | Sequence[Sequence[int]] | np.ndarray, device: torch.device,
+    dtype: torch.dtype = torch.int32,
+) -> Tensor:
     """An integer tensor."""
     return torch.tensor(np.asarray(values, dtype=np.int64), dtype=dtype, device=device)
 

@@ -40,6 +40,9 @@ def moe_gate(rng: Rng, device: torch.device) -> Iterator[Sample]:
 
 def moe_pack(rng: Rng, device: torch.device) -> Iterator[Sample]:
     """experts, weights, first, count."""
+    chosen = ints(routes(rng, 6, 2, 4), device)
+    chosen[1], chosen[4, 0] = -1, -1
+    yield Sample("padding ids", (chosen, normal(rng, device, 6, 2, dtype=torch.float32), 0, 4))
     for label, rows, k, experts, first, count in (
         ("no rows", 0, 2, 8, 0, 8),
         ("one row", 1, 2, 8, 0, 8),
@@ -50,9 +53,6 @@ def moe_pack(rng: Rng, device: torch.device) -> Iterator[Sample]:
     ):
         chosen = ints(routes(rng, rows, k, experts), device)
         yield Sample(label, (chosen, normal(rng, device, rows, k, dtype=torch.float32), first, count))
-    chosen = ints(routes(rng, 6, 2, 4), device)
-    chosen[1], chosen[4, 0] = -1, -1
-    yield Sample("padding ids", (chosen, normal(rng, device, 6, 2, dtype=torch.float32), 0, 4))
 
 
 def routes(rng: Rng, rows: int, k: int, experts: int) -> np.ndarray:
@@ -108,6 +108,8 @@ def swiglu_quant(rng: Rng, device: torch.device) -> Iterator[Sample]:
 
 def moe_combine(rng: Rng, device: torch.device) -> Iterator[Sample]:
     """y, position, shared."""
+    remote_only = ints(np.full((3, 2), -1), device)
+    yield Sample("no local expert at all", (normal(rng, device, 0, 64), remote_only, normal(rng, device, 3, 64)))
     for label, rows, k, width in (
         ("no rows", 0, 2, 64), ("one row", 1, 2, 64), ("two tiles and a tail", 37, 3, 96), ("real width", 37, 6, 5120),
     ):  # fmt: skip
@@ -117,8 +119,6 @@ def moe_combine(rng: Rng, device: torch.device) -> Iterator[Sample]:
         y[ints(position[remote], device, torch.int64)] = torch.nan
         position[remote] = -1
         yield Sample(label, (y, ints(position.reshape(rows, k), device), normal(rng, device, rows, width)))
-    remote_only = ints(np.full((3, 2), -1), device)
-    yield Sample("no local expert at all", (normal(rng, device, 0, 64), remote_only, normal(rng, device, 3, 64)))
 
 
 def engram_hash(rng: Rng, device: torch.device) -> Iterator[Sample]:

@@ -5,17 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...hal.registry import Signature, kernel
+from ...hal.registry import kernel
 from ...ops.spec import WeightHandle
 from .common import finish
 from .formats import FP8_GROUP, decode_e4m3, decode_e8m0, dequantize_fp8
+from .quant import whole_groups
 from .tiles import matmul, matmul_expanded
-
-
-def whole_groups(signature: Signature) -> str | None:
-    """K is quantised in groups of 32 channels."""
-    k = signature.dims["K"]
-    return None if k % FP8_GROUP == 0 else f"K must be a multiple of {FP8_GROUP}, got {k}"
 
 
 @kernel("linear_fp8", version=0, backend="reference", supports=whole_groups)
