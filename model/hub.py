@@ -41,7 +41,7 @@ def resolve_model(model: str | Path | None = None, *, revision: str | None = Non
 
         return _local(ensure_preset(str(model)), revision)
     path = Path(model).expanduser()
-    if path.is_dir():
+    if path.is_dir() and model != "":  # Path("") is the current directory
         return _local(path, revision)
     name = str(model)
     if isinstance(model, Path) or path.exists() or not _HUB_ID.fullmatch(name):

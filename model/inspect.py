@@ -92,9 +92,7 @@ class Inspection:
         }
 
 
-def inspect(
-    path: str | Path, *, values: bool = True, progress: Callable[[int, int], None] | None = None
-) -> Inspection:
+def inspect(path: str | Path, *, values: bool = True, progress: Callable[[int, int], None] | None = None) -> Inspection:
     """Reads configuration and headers, and by default every number that could be non-finite.
 
     Args:
@@ -196,7 +194,7 @@ def _role_row(role: LayerRole) -> tuple[str, ...]:
 
 
 def _kinds(inspection: Inspection) -> list[str]:
-    rows = [("kind", "tensors", "parameters", "bytes", "dtypes")]
+    rows: list[tuple[str, ...]] = [("kind", "tensors", "parameters", "bytes", "dtypes")]
     for k in inspection.kinds:
         dtypes = ", ".join(f"{dtype} {count:,}" for dtype, count in k.dtypes.items())
         rows.append((k.kind, f"{k.tensors:,}", f"{k.parameters:,}", f"{k.nbytes:,}", dtypes))
