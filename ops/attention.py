@@ -18,6 +18,8 @@ any padding and at any chunk border:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from . import cache_samples as samples
@@ -30,7 +32,7 @@ KEY_TILE = 64
 """Keys per tile of the fixed reduction order."""
 
 
-def _cost(d: dict[str, int]) -> Cost:
+def _cost(d: Mapping[str, int]) -> Cost:
     keys = d["window"] + d.get("K", 0)
     record = d["d"] + d["d"] // 32
     return Cost(flops=4.0 * d["T"] * d["h"] * d["d"] * keys, bytes=d["T"] * (4.0 * d["h"] * d["d"] + keys * record))
@@ -45,7 +47,9 @@ SPARSE_ATTENTION = define(
         tensor("fresh", "T d+d//32", U8),
         tensor("ring", "Z R d+d//32", U8, layout="rows"),
         tensor("sink", "h", F32),
-        POSITIONS, ROW_SEQ, SEQ_START,
+        POSITIONS,
+        ROW_SEQ,
+        SEQ_START,
         tensor("row_begin", "S", I32),
         STATE_SLOT,
         tensor("pages", "P PB", U8, optional=True, layout="rows"),
@@ -75,9 +79,24 @@ SPARSE_ATTENTION = define(
 
 
 def sparse_attention(
-    q: Tensor, fresh: Tensor, ring: Tensor, sink: Tensor, positions: Tensor, row_seq: Tensor, seq_start: Tensor,
-    row_begin: Tensor, state_slot: Tensor, pages: Tensor | None, block_table: Tensor | None, indices: Tensor | None,
-    window: int, ratio: int, scale: float, record: str, *, out: Tensor | None = None,
+    q: Tensor,
+    fresh: Tensor,
+    ring: Tensor,
+    sink: Tensor,
+    positions: Tensor,
+    row_seq: Tensor,
+    seq_start: Tensor,
+    row_begin: Tensor,
+    state_slot: Tensor,
+    pages: Tensor | None,
+    block_table: Tensor | None,
+    indices: Tensor | None,
+    window: int,
+    ratio: int,
+    scale: float,
+    record: str,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Attention over window keys and selected compressed entries, with a sink per head.
 
@@ -85,7 +104,8 @@ def sparse_attention(
         q: bf16 [T, h, d], rotated. fresh: uint8 [T, d + d/32], records of this step's rows.
         ring: uint8 [Z, R, d + d/32], before this step's rows are stored. sink: f32 [h].
         positions, row_seq: i32 [T]. seq_start, row_begin, state_slot: i32 [S].
-        pages: uint8 [P, section bytes], rows strided. block_table: i32 [S, B]. indices: i32 [T, K], ascending, -1 padded.
+        pages: uint8 [P, section bytes], rows strided. block_table: i32 [S, B].
+        indices: i32 [T, K], ascending, -1 padded.
         window: keys of the window, the row's own included. ratio: tokens per compressed entry (0 without pages).
         scale: factor of q.k. record: 'fp4_16' or 'fp8_32', the records in `pages`.
 
@@ -99,12 +119,29 @@ def sparse_attention(
     if any(absent) and not all(absent):
         raise SPARSE_ATTENTION.error("pages, block_table and indices must be given together or all be None")
     if window < 1 or ring.ndim == 3 and ring.shape[1] < window - 1:
-        raise SPARSE_ATTENTION.error(f"window is {window} and the ring has {ring.shape[1]} slots; at least window - 1 and window >= 1")
+        raise SPARSE_ATTENTION.error(
+            f"window is {window} and the ring has {ring.shape[1]} slots; at least window - 1 and window >= 1"
+        )
     if pages is not None:
         if ratio not in (1, 2):
             raise SPARSE_ATTENTION.error(f"ratio must be 1 or 2 with pages, got {ratio}")
         check_section(SPARSE_ATTENTION, pages, q.shape[-1], ratio, record)
     return SPARSE_ATTENTION.run(  # type: ignore[no-any-return]
-        q, fresh, ring, sink, positions, row_seq, seq_start, row_begin, state_slot, pages, block_table, indices, window,
-        ratio, scale, record, out,
+        q,
+        fresh,
+        ring,
+        sink,
+        positions,
+        row_seq,
+        seq_start,
+        row_begin,
+        state_slot,
+        pages,
+        block_table,
+        indices,
+        window,
+        ratio,
+        scale,
+        record,
+        out,
     )

@@ -37,7 +37,9 @@ def window_pack(rng: Rng, device: torch.device) -> Iterator[Sample]:
     kv[0], kv[1], kv[2, 5], kv[3] = 0.0, 1e-30, torch.inf, kv[3] * 1e30
     yield Sample("zero, tiny, infinite and huge rows", (kv, torch.arange(4, dtype=torch.int32, device=device), table))
     place = torch.arange(300, 429, dtype=torch.int32, device=device)
-    yield Sample("real width, many rows", (build.normal(rng, device, 129, 512), place, build.rope_table(512, 64, device)))
+    yield Sample(
+        "real width, many rows", (build.normal(rng, device, 129, 512), place, build.rope_table(512, 64, device))
+    )
 
 
 def window_store(rng: Rng, device: torch.device) -> Iterator[Sample]:
@@ -168,7 +170,10 @@ def topk_select(rng: Rng, device: torch.device) -> Iterator[Sample]:
     winners[0, rng.permutation(8320)[:100]] = torch.from_numpy(rng.random(100, dtype=np.float32)) + 1
     yield Sample("few winners among equal zeros", (winners.to(device), ints(8320), 2048, None, 8))
     close = (0x3F800000 + rng.permutation(6000)).astype(np.int32)
-    yield Sample("equal in their high bits", (torch.from_numpy(close).view(torch.float32)[None].to(device), ints(6000), 512, None, 8))
+    yield Sample(
+        "equal in their high bits",
+        (torch.from_numpy(close).view(torch.float32)[None].to(device), ints(6000), 512, None, 8),
+    )
     low = build.normal(rng, device, 150, 1029, dtype=torch.float32).abs() * -1e6 - 65505
     seen = torch.from_numpy(rng.integers(0, 1030, 150).astype(np.int32)).to(device)
     yield Sample("all below -65504, many rows", (low, seen, 512, None, 8))
@@ -218,7 +223,15 @@ def sparse_attention(rng: Rng, device: torch.device) -> Iterator[Sample]:
 
 
 def _attention(
-    rng: Rng, step: Step, label: str, heads: int, d: int, *, window: int, ratio: int = 0, k: int = 0,
+    rng: Rng,
+    step: Step,
+    label: str,
+    heads: int,
+    d: int,
+    *,
+    window: int,
+    ratio: int = 0,
+    k: int = 0,
     record: str = "fp4_16",
 ) -> Sample:
     device = step.device
@@ -231,7 +244,19 @@ def _attention(
         pages = build.filled_pages(rng, step, LAYOUTS[record], d, ratio)
         paged = (pages, step.block_table, build.selection(rng, step, k, ratio))
     args = (
-        q, fresh, ring, sink, step.positions, step.row_seq, step.seq_start, step.row_begin, step.state_slot, *paged,
-        window, ratio, d**-0.5, record,
+        q,
+        fresh,
+        ring,
+        sink,
+        step.positions,
+        step.row_seq,
+        step.seq_start,
+        step.row_begin,
+        step.state_slot,
+        *paged,
+        window,
+        ratio,
+        d**-0.5,
+        record,
     )
     return Sample(label, args)

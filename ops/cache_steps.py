@@ -116,9 +116,7 @@ def empty_pages(step: Step, layout: RecordLayout, channels: int, ratio: int) -> 
     return torch.from_numpy(whole).to(step.device)[:, 96 : 96 + width]
 
 
-def filled_pages(
-    rng: np.random.Generator, step: Step, layout: RecordLayout, channels: int, ratio: int
-) -> Tensor:
+def filled_pages(rng: np.random.Generator, step: Step, layout: RecordLayout, channels: int, ratio: int) -> Tensor:
     """As `empty_pages`, with random records for every entry that a row of the step may see."""
     pages = empty_pages(step, layout, channels, ratio).cpu()
     view = pages.numpy()

@@ -45,13 +45,16 @@ INDEX_SCORE = define(
         tensor("query", "T H qb", U8),
         tensor("head_weight", "T H", BF16),
         tensor("pages", "P 128//ratio*qb", U8, layout="rows"),
-        VISIBLE, ROW_SEQ, BLOCK_TABLE,
+        VISIBLE,
+        ROW_SEQ,
+        BLOCK_TABLE,
         scalar("ratio", int, choices=(1, 2)),
         scalar("entries", int, static=False),
     ],
     outs=[result("scores", "T entries", BF16)],
     dynamic="T S P B entries",
-    semantics=_SCORE + """ Lanes >= visible are unspecified (the reference writes -infinity). Pages of entries that no
+    semantics=_SCORE
+    + """ Lanes >= visible are unspecified (the reference writes -infinity). Pages of entries that no
         row sees are not needed and may be -1 in the block table. entries may exceed every visible count, but not
         B * E.""",
     numerics=Accumulated("H*qb*32//17"),
@@ -70,13 +73,16 @@ INDEX_SCORE_BLOCKS = define(
         tensor("head_weight", "T H", BF16),
         tensor("pages", "P 128//ratio*qb", U8, layout="rows"),
         tensor("blocks", "T KB", I32),
-        VISIBLE, ROW_SEQ, BLOCK_TABLE,
+        VISIBLE,
+        ROW_SEQ,
+        BLOCK_TABLE,
         scalar("ratio", int, choices=(1, 2)),
         scalar("block_size", int),
     ],
     outs=[result("scores", "T KB*block_size", BF16)],
     dynamic="T S P B",
-    semantics=_SCORE + """ Compact lanes: lane c is entry blocks[t, c // block_size] * block_size + c % block_size.
+    semantics=_SCORE
+    + """ Compact lanes: lane c is entry blocks[t, c // block_size] * block_size + c % block_size.
         Blocks are ascending and distinct, -1 after them. Lanes of a -1 block or of an entry >= visible are unspecified
         (the reference writes -infinity).""",
     numerics=Accumulated("H*qb*32//17"),
@@ -107,7 +113,8 @@ TOPK_SELECT = define(
     semantics="""The k best visible entries of each row, exactly min(k, number of visible lanes) distinct ids in
         ascending order, then -1. Without blocks lane j is entry j and is visible if j < min(visible, N). With blocks
         N = KB * block_size, lanes are compact, and a lane is visible if its block id is not -1 and its entry is below
-        visible. Other lanes never take part, whatever they hold. """ + _ORDER,
+        visible. Other lanes never take part, whatever they hold. """
+    + _ORDER,
     numerics=Exact(),
     cost=lambda d: Cost(flops=0, bytes=d["T"] * (2.0 * d["N"] + 4 * d["k"])),
     samples=samples.topk_select,
@@ -123,7 +130,8 @@ BLOCK_SELECT = define(
     semantics="""Block b covers entries b*block_size .. (b+1)*block_size - 1. Its score is the maximum over its visible
         entries (NaN only if all of them are), capped at the largest finite bf16, +infinity included; the last visible
         block, (min(visible, N) - 1) // block_size, counts as +infinity and so is always kept (k >= 1). The k best of
-        the ceil(visible / block_size) visible blocks, ascending ids, then -1. """ + _ORDER,
+        the ceil(visible / block_size) visible blocks, ascending ids, then -1. """
+    + _ORDER,
     numerics=Exact(),
     cost=lambda d: Cost(flops=0, bytes=d["T"] * (2.0 * d["N"] + 4 * d["k"])),
     samples=samples.block_select,
@@ -143,8 +151,16 @@ def index_query_pack(q: Tensor, positions: Tensor, table: Tensor, *, out: Tensor
 
 
 def index_score(
-    query: Tensor, head_weight: Tensor, pages: Tensor, visible: Tensor, row_seq: Tensor, block_table: Tensor, ratio: int,
-    entries: int, *, out: Tensor | None = None,
+    query: Tensor,
+    head_weight: Tensor,
+    pages: Tensor,
+    visible: Tensor,
+    row_seq: Tensor,
+    block_table: Tensor,
+    ratio: int,
+    entries: int,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Scores of entries 0 .. entries-1 for every row.
 
@@ -161,15 +177,24 @@ def index_score(
     """
     if ratio in (1, 2) and block_table.ndim == 2 and not 0 <= entries <= block_table.shape[1] * entries_per_page(ratio):
         raise INDEX_SCORE.error(
-            f"entries is {entries}; a block table of width {block_table.shape[1]} with {entries_per_page(ratio)} entries "
-            f"per page holds 0 to {block_table.shape[1] * entries_per_page(ratio)}"
+            f"entries is {entries}; a block table of width {block_table.shape[1]} with {entries_per_page(ratio)} "
+            f"entries per page holds 0 to {block_table.shape[1] * entries_per_page(ratio)}"
         )
     return INDEX_SCORE.run(query, head_weight, pages, visible, row_seq, block_table, ratio, entries, out)  # type: ignore[no-any-return]
 
 
 def index_score_blocks(
-    query: Tensor, head_weight: Tensor, pages: Tensor, blocks: Tensor, visible: Tensor, row_seq: Tensor,
-    block_table: Tensor, ratio: int, block_size: int, *, out: Tensor | None = None,
+    query: Tensor,
+    head_weight: Tensor,
+    pages: Tensor,
+    blocks: Tensor,
+    visible: Tensor,
+    row_seq: Tensor,
+    block_table: Tensor,
+    ratio: int,
+    block_size: int,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Scores of the entries of each row's candidate blocks, in compact lanes.
 

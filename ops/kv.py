@@ -1,10 +1,11 @@
 """Cache records: what is written for each token, and where.
 
 Common arguments. Rows of one sequence are consecutive and ascending in position. `positions` [T] i32; `row_seq` [T] i32
-is the row's sequence in this step, -1 for a padding row, which reads and writes nothing; `seq_start`, `seq_end` [S] i32
-are the first position of a sequence in this step and one past its last; `state_slot` [S] i32 is its slot in a ring;
-`block_table` [S, B] i32 its page ids. `table` [M, dr/2, 2] f32 holds cos and sin of every position. Records and pages
-are described in `ops/layouts.py`; rows of rings and pages may be strided, and offsets can pass 2**31 bytes.
+is the row's sequence in this step, -1 for a padding row, which reads and writes nothing (its position is 0 or any other
+in the rope table); `seq_start`, `seq_end` [S] i32 are the first position of a sequence in this step and one past its
+last; `state_slot` [S] i32 is its slot in a ring; `block_table` [S, B] i32 its page ids, -1 where none is assigned.
+`table` [M, dr/2, 2] f32 holds cos and sin of every position. Records and pages are described in `ops/layouts.py`; rows
+of rings and pages may be strided, and offsets can pass 2**31 bytes.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ WINDOW_STORE = define(
     args=[
         tensor("records", "T rec", U8),
         tensor("ring", "Z R rec", U8, mutable=True, layout="rows"),
-        POSITIONS, ROW_SEQ, SEQ_END, STATE_SLOT,
+        POSITIONS,
+        ROW_SEQ,
+        SEQ_END,
+        STATE_SLOT,
     ],
     outs=[],
     dynamic="T S Z",
@@ -66,13 +70,16 @@ COMPRESS_POOL = define(
         tensor("value", "T d", F32),
         tensor("gate", "T d", F32),
         tensor("ring", "Z L 2 d", F32, layout="rows"),
-        POSITIONS, ROW_SEQ, SEQ_START, STATE_SLOT,
+        POSITIONS,
+        ROW_SEQ,
+        SEQ_START,
+        STATE_SLOT,
     ],
     outs=[result("pooled", "T d", BF16)],
     dynamic="T S Z",
-    semantics="""Ratio 2. A row at an odd position p pools the pair (p-1, p) per channel: a = softmax(gate[p-1], gate[p])
-        by subtracting the maximum, result bf16(a0*value[p-1] + a1*value[p]) in fp32. Row p-1 is the row before in
-        this step if p-1 >= seq_start, else ring[state_slot, (p-1) % L] (index 0 gate, 1 value), which holds the state
+    semantics="""Ratio 2. A row at an odd position p pools the pair (p-1, p) per channel: a = softmax(gate[p-1],
+        gate[p]) by subtracting the maximum, result bf16(a0*value[p-1] + a1*value[p]) in fp32. Row p-1 is the row before
+        in this step if p-1 >= seq_start, else ring[state_slot, (p-1) % L] (index 0 gate, 1 value), which holds the state
         before this step. Rows at even positions and padding rows give zeros, whatever their inputs hold.""",
     numerics=Accumulated("2"),
     cost=lambda d: Cost(flops=10 * d["T"] * d["d"], bytes=10 * d["T"] * d["d"]),
@@ -87,7 +94,10 @@ COMPRESSOR_RING_STORE = define(
         tensor("value", "T d", F32),
         tensor("gate", "T d", F32),
         tensor("ring", "Z L 2 d", F32, mutable=True, layout="rows"),
-        POSITIONS, ROW_SEQ, SEQ_END, STATE_SLOT,
+        POSITIONS,
+        ROW_SEQ,
+        SEQ_END,
+        STATE_SLOT,
     ],
     outs=[],
     dynamic="T S Z",
@@ -106,7 +116,10 @@ COMPRESSED_STORE = define(
     args=[
         tensor("latent", "T d", BF16),
         tensor("pages", "P PB", U8, mutable=True, layout="rows"),
-        POSITIONS, ROW_SEQ, BLOCK_TABLE, ROPE_TABLE,
+        POSITIONS,
+        ROW_SEQ,
+        BLOCK_TABLE,
+        ROPE_TABLE,
         scalar("ratio", int, choices=(1, 2)),
         scalar("record", str, choices=COMPRESSED_RECORDS),
     ],
@@ -128,7 +141,10 @@ INDEX_KEY_STORE = define(
     args=[
         tensor("key", "T di", BF16),
         tensor("pages", "P 128//ratio*(di//2+di//32)", U8, mutable=True, layout="rows"),
-        POSITIONS, ROW_SEQ, BLOCK_TABLE, ROPE_TABLE,
+        POSITIONS,
+        ROW_SEQ,
+        BLOCK_TABLE,
+        ROPE_TABLE,
         scalar("ratio", int, choices=(1, 2)),
     ],
     outs=[],
@@ -164,8 +180,15 @@ def window_store(
 
 
 def compress_pool(
-    value: Tensor, gate: Tensor, ring: Tensor, positions: Tensor, row_seq: Tensor, seq_start: Tensor,
-    state_slot: Tensor, *, out: Tensor | None = None,
+    value: Tensor,
+    gate: Tensor,
+    ring: Tensor,
+    positions: Tensor,
+    row_seq: Tensor,
+    seq_start: Tensor,
+    state_slot: Tensor,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Pool the tokens 2j and 2j+1 into one latent, gated per channel.
 
@@ -186,7 +209,13 @@ def compressor_ring_store(
 
 
 def compressed_store(
-    latent: Tensor, pages: Tensor, positions: Tensor, row_seq: Tensor, block_table: Tensor, table: Tensor, ratio: int,
+    latent: Tensor,
+    pages: Tensor,
+    positions: Tensor,
+    row_seq: Tensor,
+    block_table: Tensor,
+    table: Tensor,
+    ratio: int,
     record: str,
 ) -> None:
     """Rotate, quantise and write the compressed entries that the rows of this step complete.

@@ -69,7 +69,9 @@ class RecordLayout:
         """
         per_group = self.group * self.bits // 8 + 1
         if record_bytes <= 0 or record_bytes % per_group:
-            raise errors.InvalidArgumentError("record_bytes", record_bytes, f"positive multiples of {per_group} ({self.name})")
+            raise errors.InvalidArgumentError(
+                "record_bytes", record_bytes, f"positive multiples of {per_group} ({self.name})"
+            )
         return record_bytes // per_group * self.group
 
     def page_bytes(self, channels: int, ratio: int) -> int:

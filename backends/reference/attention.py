@@ -15,6 +15,7 @@ from ...ops.attention import KEY_TILE
 from ...ops.layouts import FP4_16, FP8_32, entries_per_page
 from .common import finish, tree_sum
 from .formats import dequantize_fp4_e4m3, dequantize_fp8
+from .kv import assigned_pages
 from .tiles import pad_rows
 
 CHUNK_ELEMENTS = 16 << 20
@@ -23,9 +24,23 @@ CHUNK_ELEMENTS = 16 << 20
 
 @kernel("sparse_attention", version=0, backend="reference")
 def sparse_attention(
-    q: Tensor, fresh: Tensor, ring: Tensor, sink: Tensor, positions: Tensor, row_seq: Tensor, seq_start: Tensor,
-    row_begin: Tensor, state_slot: Tensor, pages: Tensor | None, block_table: Tensor | None, indices: Tensor | None,
-    window: int, ratio: int, scale: float, record: str, out: Tensor | None,
+    q: Tensor,
+    fresh: Tensor,
+    ring: Tensor,
+    sink: Tensor,
+    positions: Tensor,
+    row_seq: Tensor,
+    seq_start: Tensor,
+    row_begin: Tensor,
+    state_slot: Tensor,
+    pages: Tensor | None,
+    block_table: Tensor | None,
+    indices: Tensor | None,
+    window: int,
+    ratio: int,
+    scale: float,
+    record: str,
+    out: Tensor | None,
 ) -> Tensor:
     result = torch.zeros_like(q)
     rows, _, d = q.shape
@@ -84,8 +99,15 @@ def attend(q: Tensor, keys: Tensor, present: Tensor, sink: Tensor, scale: float)
 
 
 def window_records(
-    fresh: Tensor, ring: Tensor, positions: Tensor, live: Tensor, sequence: Tensor, seq_start: Tensor,
-    row_begin: Tensor, state_slot: Tensor, window: int,
+    fresh: Tensor,
+    ring: Tensor,
+    positions: Tensor,
+    live: Tensor,
+    sequence: Tensor,
+    seq_start: Tensor,
+    row_begin: Tensor,
+    state_slot: Tensor,
+    window: int,
 ) -> tuple[Tensor, Tensor]:
     """Records [n, window, bytes] of positions p-window+1 .. p of each row, oldest first, and which exist.
 
@@ -110,8 +132,8 @@ def selected_records(
     entries = entries_per_page(ratio)
     present = (indices >= 0) & live.unsqueeze(1)
     entry = torch.where(present, indices, 0)
-    page = torch.where(present, block_table[sequence.unsqueeze(1), entry // entries], 0).long()
-    records = pages.unflatten(1, (entries, -1))[page, entry % entries]
+    page = torch.where(present, block_table[sequence.unsqueeze(1), entry // entries], 0)
+    records = pages.unflatten(1, (entries, -1))[assigned_pages("sparse_attention", page), entry % entries]
     return torch.where(present.unsqueeze(2), records, 0), present
 
 

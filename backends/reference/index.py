@@ -37,8 +37,15 @@ def index_query_pack(q: Tensor, positions: Tensor, table: Tensor, out: Tensor | 
 
 @kernel("index_score", version=0, backend="reference")
 def index_score(
-    query: Tensor, head_weight: Tensor, pages: Tensor, visible: Tensor, row_seq: Tensor, block_table: Tensor,
-    ratio: int, entries: int, out: Tensor | None,
+    query: Tensor,
+    head_weight: Tensor,
+    pages: Tensor,
+    visible: Tensor,
+    row_seq: Tensor,
+    block_table: Tensor,
+    ratio: int,
+    entries: int,
+    out: Tensor | None,
 ) -> Tensor:
     rows, device = query.shape[0], query.device
     scores = torch.full((rows, entries), -torch.inf, dtype=torch.bfloat16, device=device)
@@ -58,8 +65,16 @@ def index_score(
 
 @kernel("index_score_blocks", version=0, backend="reference")
 def index_score_blocks(
-    query: Tensor, head_weight: Tensor, pages: Tensor, blocks: Tensor, visible: Tensor, row_seq: Tensor,
-    block_table: Tensor, ratio: int, block_size: int, out: Tensor | None,
+    query: Tensor,
+    head_weight: Tensor,
+    pages: Tensor,
+    blocks: Tensor,
+    visible: Tensor,
+    row_seq: Tensor,
+    block_table: Tensor,
+    ratio: int,
+    block_size: int,
+    out: Tensor | None,
 ) -> Tensor:
     rows, columns = query.shape[0], blocks.shape[1] * block_size
     scores = torch.full((rows, columns), -torch.inf, dtype=torch.bfloat16, device=query.device)
@@ -86,7 +101,11 @@ def topk_select(
     column = torch.arange(columns, device=scores.device)
     chosen = torch.full((rows, k), -1, dtype=torch.int32, device=scores.device)
     for part in _row_chunks(rows, columns, 1, 4):
-        entry = column.expand(len(range(*part.indices(rows))), -1) if blocks is None else block_entries(blocks[part], block_size)
+        entry = (
+            column.expand(len(range(*part.indices(rows))), -1)
+            if blocks is None
+            else block_entries(blocks[part], block_size)
+        )
         seen = (entry >= 0) & (entry < visible[part].unsqueeze(1))
         chosen[part] = _select(torch.where(seen, _order(scores[part]), _ABSENT), entry, k)
     return finish(chosen, out)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ...hal.registry import kernel
 from ...ops.layouts import FP4_16, FP4_32_INDEX, entries_per_page
+from ...ops.spec import SPECS
 from .common import finish
 from .formats import quantize_fp4_e4m3, quantize_fp4_pow2, quantize_fp8
 from .rope import rotate
@@ -26,8 +27,14 @@ def window_store(
 
 @kernel("compress_pool", version=0, backend="reference")
 def compress_pool(
-    value: Tensor, gate: Tensor, ring: Tensor, positions: Tensor, row_seq: Tensor, seq_start: Tensor,
-    state_slot: Tensor, out: Tensor | None,
+    value: Tensor,
+    gate: Tensor,
+    ring: Tensor,
+    positions: Tensor,
+    row_seq: Tensor,
+    seq_start: Tensor,
+    state_slot: Tensor,
+    out: Tensor | None,
 ) -> Tensor:
     pooled = torch.zeros(value.shape, dtype=torch.bfloat16, device=value.device)
     row = torch.nonzero((row_seq >= 0) & (positions % 2 == 1)).squeeze(1)
@@ -50,28 +57,47 @@ def compress_pool(
 
 @kernel("compressor_ring_store", version=0, backend="reference")
 def compressor_ring_store(
-    value: Tensor, gate: Tensor, ring: Tensor, positions: Tensor, row_seq: Tensor, seq_end: Tensor,
-    state_slot: Tensor, out: None,
+    value: Tensor,
+    gate: Tensor,
+    ring: Tensor,
+    positions: Tensor,
+    row_seq: Tensor,
+    seq_end: Tensor,
+    state_slot: Tensor,
+    out: None,
 ) -> None:
     _store_last_rows(torch.stack((gate, value), dim=1), ring, positions, row_seq, seq_end, state_slot)
 
 
 @kernel("compressed_store", version=0, backend="reference")
 def compressed_store(
-    latent: Tensor, pages: Tensor, positions: Tensor, row_seq: Tensor, block_table: Tensor, table: Tensor,
-    ratio: int, record: str, out: None,
+    latent: Tensor,
+    pages: Tensor,
+    positions: Tensor,
+    row_seq: Tensor,
+    block_table: Tensor,
+    table: Tensor,
+    ratio: int,
+    record: str,
+    out: None,
 ) -> None:
-    row, page, slot = _entry_rows(positions, row_seq, block_table, ratio)
+    row, page, slot = _entry_rows("compressed_store", positions, row_seq, block_table, ratio)
     rotated = rotate(latent[row], positions[row] + 1 - ratio, table)
     pages.unflatten(1, (entries_per_page(ratio), -1))[page, slot] = pack_record(rotated, record)
 
 
 @kernel("index_key_store", version=0, backend="reference")
 def index_key_store(
-    key: Tensor, pages: Tensor, positions: Tensor, row_seq: Tensor, block_table: Tensor, table: Tensor, ratio: int,
+    key: Tensor,
+    pages: Tensor,
+    positions: Tensor,
+    row_seq: Tensor,
+    block_table: Tensor,
+    table: Tensor,
+    ratio: int,
     out: None,
 ) -> None:
-    row, page, slot = _entry_rows(positions, row_seq, block_table, ratio)
+    row, page, slot = _entry_rows("index_key_store", positions, row_seq, block_table, ratio)
     codes, scale = quantize_fp4_pow2(rotate(key[row], positions[row] + 1 - ratio, table).float())
     data_plane, scale_plane = index_planes(pages, key.shape[1], ratio)
     data_plane[page, slot] = codes
@@ -83,6 +109,17 @@ def pack_record(x: Tensor, record: str) -> Tensor:
     quantize = quantize_fp4_e4m3 if record == FP4_16.name else quantize_fp8
     codes, scale = quantize(x.float())
     return torch.cat((codes.view(torch.uint8), scale), dim=-1)
+
+
+def assigned_pages(op: str, page: Tensor) -> Tensor:
+    """Page ids as int64. A negative one would silently mean the last page of the pool.
+
+    Raises:
+        ContractError: an entry that the op must reach has no page.
+    """
+    if page.numel() and int(page.min()) < 0:
+        raise SPECS[op].error(f"block_table has page id {int(page.min())} where an entry to be read or written lies")
+    return page.long()
 
 
 def index_planes(pages: Tensor, channels: int, ratio: int) -> tuple[Tensor, Tensor]:
@@ -106,11 +143,11 @@ def _store_last_rows(
 
 
 def _entry_rows(
-    positions: Tensor, row_seq: Tensor, block_table: Tensor, ratio: int
+    op: str, positions: Tensor, row_seq: Tensor, block_table: Tensor, ratio: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Rows that complete an entry, and the page and slot of each; int64."""
     row = torch.nonzero((row_seq >= 0) & ((positions + 1) % ratio == 0)).squeeze(1)
     entry = (positions[row].long() + 1) // ratio - 1
     entries = entries_per_page(ratio)
-    page = block_table[row_seq[row].long(), entry // entries].long()
+    page = assigned_pages(op, block_table[row_seq[row].long(), entry // entries])
     return row, page, entry % entries

@@ -1,4 +1,4 @@
-"""Cache records and attention by the definitions, in numpy float64 or by brute force; shares no code with the project."""
+"""Cache records and attention by the definitions, in float64 or by brute force; shares no code with the project."""
 
 from __future__ import annotations
 
@@ -108,5 +108,7 @@ def index_scores(query: Floats, weight: Floats, keys: Floats) -> tuple[Floats, F
 
 def best(scores: Floats, k: int) -> list[int]:
     """Brute-force top-k: numbers before NaN, larger before smaller, ties to the lower index; ascending ids."""
-    order = sorted(range(len(scores)), key=lambda i: (bool(np.isnan(scores[i])), -scores[i] if scores[i] == scores[i] else 0, i))
+    order = sorted(
+        range(len(scores)), key=lambda i: (bool(np.isnan(scores[i])), -scores[i] if scores[i] == scores[i] else 0, i)
+    )
     return sorted(order[:k])

@@ -23,8 +23,17 @@ class Story:
     """One sequence from its first token to its last: every query, record, entry and selection."""
 
     def __init__(
-        self, seed: int, length: int, *, heads: int = 4, d: int = 32, ratio: int = 1, k: int = 16, record: str = "fp4_16",
-        index_heads: int = 4, di: int = 32,
+        self,
+        seed: int,
+        length: int,
+        *,
+        heads: int = 4,
+        d: int = 32,
+        ratio: int = 1,
+        k: int = 16,
+        record: str = "fp4_16",
+        index_heads: int = 4,
+        di: int = 32,
     ) -> None:
         rng = np.random.default_rng(seed)
         whole = cache_steps.make_step(rng, CPU, [(0, length)])
@@ -84,27 +93,43 @@ class Stage:
     def attention(self, window: int, **changes: Any) -> torch.Tensor:
         """Run sparse_attention; `changes` replace arguments by name."""
         step, story = self.step, self.first
-        names: dict[str, Any] = dict(
-            q=self.rows("q", torch.nan), fresh=self.rows("window", self.poison), ring=self.ring(window + 6), sink=story.sink,
-            positions=step.positions, row_seq=step.row_seq, seq_start=step.seq_start, row_begin=step.row_begin,
-            state_slot=step.state_slot, pages=None, block_table=None, indices=None, window=window, ratio=story.ratio,
-            scale=story.d**-0.5, record=story.record,
-        )  # fmt: skip
+        names: dict[str, Any] = {
+            "q": self.rows("q", torch.nan),
+            "fresh": self.rows("window", self.poison),
+            "ring": self.ring(window + 6),
+            "sink": story.sink,
+            "positions": step.positions,
+            "row_seq": step.row_seq,
+            "seq_start": step.seq_start,
+            "row_begin": step.row_begin,
+            "state_slot": step.state_slot,
+            "pages": None,
+            "block_table": None,
+            "indices": None,
+            "window": window,
+            "ratio": story.ratio,
+            "scale": story.d**-0.5,
+            "record": story.record,
+        }
         if story.k:
             names["pages"] = self.pages("entries", LAYOUTS[story.record], story.d)
-            names |= dict(block_table=step.block_table, indices=self.rows("indices", -1))
+            names |= {"block_table": step.block_table, "indices": self.rows("indices", -1)}
         return attention.sparse_attention(**(names | changes))
 
     def scores(self, entries: int | None = None, **changes: Any) -> torch.Tensor:
         """Run index_score; lanes that are not visible are set to -infinity."""
         step, story = self.step, self.first
         visible = step.visible(story.ratio)
-        names: dict[str, Any] = dict(
-            query=self.rows("queries", self.poison), head_weight=self.rows("head_weight", torch.nan),
-            pages=self.pages("keys", FP4_32_INDEX, story.di), visible=visible, row_seq=step.row_seq,
-            block_table=step.block_table, ratio=story.ratio,
-            entries=int(visible.max()) if entries is None else entries,
-        )  # fmt: skip
+        names: dict[str, Any] = {
+            "query": self.rows("queries", self.poison),
+            "head_weight": self.rows("head_weight", torch.nan),
+            "pages": self.pages("keys", FP4_32_INDEX, story.di),
+            "visible": visible,
+            "row_seq": step.row_seq,
+            "block_table": step.block_table,
+            "ratio": story.ratio,
+            "entries": int(visible.max()) if entries is None else entries,
+        }
         scores = index.index_score(**(names | changes))
         lane = torch.arange(scores.shape[1])
         return torch.where(lane < visible[:, None], scores, -torch.inf)

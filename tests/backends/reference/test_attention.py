@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import cache_oracle
 import numpy as np
 import pytest
 import torch
-from cache_world import Stage, Story, same_bits
 
+import cache_oracle
+from cache_world import Stage, Story, same_bits
 from deepinfer.backends.reference import attention as kernels
+from deepinfer.hal.errors import ContractError
 from deepinfer.ops import attention as ops
 from deepinfer.ops.layouts import FP4_16
 
@@ -26,7 +27,9 @@ def check_against_oracle(stage: Stage, window: int, result: torch.Tensor) -> Non
         if story.k:
             chosen = story.indices[p][story.indices[p] >= 0].numpy()
             keys = np.concatenate((keys, cache_oracle.decode(story.entries[chosen], story.record)))
-        want, bound = cache_oracle.attention(story.q[p].double().numpy(), keys, story.sink.double().numpy(), story.d**-0.5)
+        want, bound = cache_oracle.attention(
+            story.q[p].double().numpy(), keys, story.sink.double().numpy(), story.d**-0.5
+        )
         error = np.abs(row.double().numpy() - want)
         assert (error <= bound).all(), f"sequence {s} position {p}: {error.max()}"
 
@@ -35,7 +38,9 @@ def check_against_oracle(stage: Stage, window: int, result: torch.Tensor) -> Non
 @pytest.mark.parametrize("ratio", [1, 2])
 def test_values(ratio: int, record: str) -> None:
     stories = [Story(i, n, ratio=ratio, record=record) for i, n in enumerate((7, 201, 140, 303))]
-    stage = Stage([(stories[0], 0, 7), (stories[1], 200, 201), (stories[2], 61, 140), (stories[3], 300, 303)], padding=2)
+    stage = Stage(
+        [(stories[0], 0, 7), (stories[1], 200, 201), (stories[2], 61, 140), (stories[3], 300, 303)], padding=2
+    )
     result = stage.attention(16)
     check_against_oracle(stage, 16, result)
     assert not result[-2:].any(), "padding rows are zero although their query is NaN"
@@ -200,7 +205,7 @@ def sparse_pool(path: Path, pages: int, stride: int) -> torch.Tensor:
 
 
 def attend(scores: list[float], values: list[float], sink: float) -> float:
-    """One head over keys (score, value): the query is 1 in channel 0, key channel 0 is its score, channel 1 its value."""
+    """One head over keys: a query of 1 in channel 0, where each key holds its score; channel 1 holds its value."""
     keys = torch.zeros(1, 64, 32)
     keys[0, : len(scores), 0], keys[0, : len(scores), 1] = torch.tensor(scores), torch.tensor(values)
     q = torch.zeros(1, 1, 32, dtype=torch.bfloat16)
@@ -249,15 +254,24 @@ def test_nan_of_a_key_stays_in_its_row() -> None:
 
 def test_no_rows_and_no_sequences() -> None:
     stage = Stage([(Story(12, 5), 0, 5)])
-    none = dict(positions=torch.zeros(0, dtype=torch.int32), row_seq=torch.zeros(0, dtype=torch.int32))
-    result = stage.attention(16, q=torch.zeros(0, 4, 32).bfloat16(), fresh=torch.zeros(0, 33).byte(),
-                             indices=torch.zeros(0, 16).int(), **none)  # fmt: skip
+    none = {"positions": torch.zeros(0, dtype=torch.int32), "row_seq": torch.zeros(0, dtype=torch.int32)}
+    result = stage.attention(
+        16,
+        q=torch.zeros(0, 4, 32).bfloat16(),
+        fresh=torch.zeros(0, 33).byte(),
+        indices=torch.zeros(0, 16).int(),
+        **none,
+    )
     assert result.shape == (0, 4, 32) and result.dtype == torch.bfloat16
     empty = torch.zeros(0, dtype=torch.int32)
     padding = stage.attention(
-        16, row_seq=torch.full((5,), -1, dtype=torch.int32), seq_start=empty, row_begin=empty, state_slot=empty,
+        16,
+        row_seq=torch.full((5,), -1, dtype=torch.int32),
+        seq_start=empty,
+        row_begin=empty,
+        state_slot=empty,
         block_table=torch.zeros(0, 1, dtype=torch.int32),
-    )  # fmt: skip
+    )
     assert not padding.any()
 
 
@@ -267,3 +281,10 @@ def test_out_is_written() -> None:
     assert stage.attention(16, out=out) is out
     assert same_bits(out, stage.attention(16))
     assert ops.KEY_TILE == 64
+
+
+def test_selected_entry_without_a_page() -> None:
+    stage = Stage([(Story(14, 20), 0, 20)])
+    hole = torch.full_like(stage.step.block_table, -1)
+    with pytest.raises(ContractError, match="block_table has page id -1 where an entry to be read or written lies"):
+        stage.attention(16, block_table=hole)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import cache_oracle
 import numpy as np
 import pytest
 import torch
-from cache_world import CPU, same_bits
 
+import cache_oracle
+from cache_world import CPU, same_bits
+from deepinfer.hal.errors import ContractError
 from deepinfer.ops import cache_steps as build
 from deepinfer.ops import kv
 from deepinfer.ops.cache_samples import MIXED
@@ -70,7 +71,9 @@ def test_rollback_is_overwritten() -> None:
 
 def test_large_slot_round_trip(tmp_path: Path) -> None:
     """Slot 4,000,000 of 576-byte rows: offsets pass 2**31."""
-    ring = torch.from_file(str(tmp_path / "ring"), shared=True, size=4_000_001 * 576, dtype=torch.uint8).view(-1, 1, 576)
+    ring = torch.from_file(str(tmp_path / "ring"), shared=True, size=4_000_001 * 576, dtype=torch.uint8).view(
+        -1, 1, 576
+    )
     records = torch.arange(528, dtype=torch.int32).to(torch.uint8)[None]
     one = torch.ones(1, dtype=torch.int32)
     kv.window_store(records, ring[:, :, :528], one * 0, one * 0, one, one * 4_000_000)
@@ -114,7 +117,7 @@ def test_pool_and_ring_across_a_chunk_border(border: int) -> None:
     for start, end in ((0, border), (border, length)):
         step = step_of((start, end))
         rows = slice(start, end)
-        meta: dict[str, Any] = dict(positions=step.positions, row_seq=step.row_seq, state_slot=slot)
+        meta: dict[str, Any] = {"positions": step.positions, "row_seq": step.row_seq, "state_slot": slot}
         outputs.append(kv.compress_pool(value[rows], gate[rows], ring, seq_start=step.seq_start, **meta))
         kv.compressor_ring_store(value[rows], gate[rows], ring, seq_end=step.seq_end, **meta)
     whole = step_of((0, length))
@@ -193,7 +196,6 @@ def test_rows_that_complete_no_entry_may_hold_anything() -> None:
     assert torch.equal(*pages)
 
 
-
 @pytest.mark.parametrize("record", ["fp4_16", "fp4_32_index"])
 def test_large_page_addresses(tmp_path: Path, record: str) -> None:
     """Strided page views whose byte offsets pass 2**31 and 2**32: the bytes of a small pool."""
@@ -221,3 +223,11 @@ def test_row_bytes_do_not_depend_on_the_batch() -> None:
     whole = kv.window_pack(x, step.positions, TABLE)
     for t in (0, 1, 17, 63):
         assert torch.equal(kv.window_pack(x[t : t + 1].clone(), step.positions[t : t + 1], TABLE)[0], whole[t])
+
+
+@pytest.mark.parametrize("record", ["fp4_16", "fp4_32_index"])
+def test_entry_without_a_page(record: str) -> None:
+    step = step_of((0, 3))
+    hole = build.Step(**{**step.__dict__, "block_table": torch.full_like(step.block_table, -1)})
+    with pytest.raises(ContractError, match="block_table has page id -1"):
+        stored(hole, numbers(3, 64), 1, record, build.empty_pages(step, LAYOUTS[record], 64, 1))
