@@ -67,7 +67,7 @@ class Filter(NamedTuple):
     max_id: Tensor
     threshold: Tensor
     last_id: Tensor
-    count: Tensor
+    count: Tensor  # type: ignore[assignment]  # hides tuple.count, which nobody wants here
     mass: Tensor
 
 
@@ -115,14 +115,14 @@ ADJUST_LOGITS = define(
     ],
     outs=[result("adjusted", "L V", F32)],
     dynamic="L N M",
-    semantics="""In this order, each step rounded once per operation, never contracted. (1) For each listed token of the
-        row (entries offsets[l] to offsets[l+1]-1; ids distinct in a row, in [0, V)): z = z*inverse if z > 0, else
-        z*repetition; z = z - frequency*count; if count > 0, z = z - presence. penalties[l] = (repetition, inverse =
-        fp32(1/repetition), frequency, presence). (2) For each biased token: z = z + value; value -inf sets -inf whatever
-        z is (also NaN). Values are finite or -inf. (3) Tokens whose bit (i mod 32 of word i//32, least significant
-        first) is clear become -inf, NaN included; bits past V are not read. The groups (penalties with their statistics,
-        bias, bitmask) are each given whole or not at all. Entries past the last offset are not read. NaN and infinities
-        otherwise follow IEEE 754.""",
+    semantics="""In this order, each step rounded once per operation, never contracted. (1) For each listed token of
+        the row (entries offsets[l] to offsets[l+1]-1; ids distinct in a row, in [0, V)): z = z*inverse if z
+        > 0, else z*repetition; z = z - frequency*count; if count > 0, z = z - presence. penalties[l] =
+        (repetition, inverse = fp32(1/repetition), frequency, presence). (2) For each biased token: z = z +
+        value; value -inf sets -inf whatever z is (also NaN). Values are finite or -inf. (3) Tokens whose
+        bit (i mod 32 of word i//32, least significant first) is clear become -inf, NaN included; bits past
+        V are not read. The groups (penalties with their statistics, bias, bitmask) are each given whole or
+        not at all. Entries past the last offset are not read. NaN and infinities otherwise follow IEEE 754.""",
     numerics=Exact(), cost=lambda d: _cost(d, 1, 1, 1), samples=samples.adjust_logits,
 )  # fmt: skip
 
@@ -174,14 +174,15 @@ SAMPLE_FILTER = define(
         result("last_id", "L", I32), result("count", "L", I32), result("mass", "L", I64),
     ],
     dynamic="L",
-    semantics="""Order the tokens with z > -inf by logit descending, then id ascending (-0 equals +0). Weight of a token:
-        w = trunc(exp2((z - max)*a) * 2**31), a = fp32(log2 e)*inv_temperature, exactly 2**31 where z equals the maximum.
-        The pool is the first force_top_k tokens (all if force_top_k <= 0). The kept set is the longest prefix of the pool
-        such that (a) it has at most top_k tokens (<= 0: off); (b) for each token, the weight of those before it is <=
-        floor(W*top_p / 2**31), W the weight of the pool (top_p >= 2**31: off); (c) each token has w >= min_p (0: off).
-        The first token is always kept. a = +inf is a greedy row: the first token alone is kept, whatever the filters.
-        +inf logits are ordinary largest values: all of them weigh 2**31 and everything finite weighs 0. If every token
-        above -inf is kept, threshold is -inf and last_id -1. Zeros in max_logit and threshold are +0. Invalid rows (any
+    semantics="""Order the tokens with z > -inf by logit descending, then id ascending (-0 equals +0). Weight of a
+        token: w = trunc(exp2((z - max)*a) * 2**31), a = fp32(log2 e)*inv_temperature, exactly 2**31 where z
+        equals the maximum. The pool is the first force_top_k tokens (all if force_top_k <= 0). The kept set
+        is the longest prefix of the pool such that (a) it has at most top_k tokens (<= 0: off); (b) for
+        each token, the weight of those before it is <= floor(W*top_p / 2**31), W the weight of the pool
+        (top_p >= 2**31: off); (c) each token has w >= min_p (0: off). The first token is always kept. a =
+        +inf is a greedy row: the first token alone is kept, whatever the filters. +inf logits are ordinary
+        largest values: all of them weigh 2**31 and everything finite weighs 0. If every token above -inf is
+        kept, threshold is -inf and last_id -1. Zeros in max_logit and threshold are +0. Invalid rows (any
         NaN, or nothing above -inf): max_logit -inf, max_id 0, threshold +inf, last_id -1, count 0, mass 0.""",
     numerics=Exact(), cost=lambda d: _cost(d, 20), samples=samples.sample_filter,
 )  # fmt: skip
@@ -219,12 +220,12 @@ SAMPLE_DRAW = define(
     ],
     outs=[result("tokens", "L", I32)],
     dynamic="L",
-    semantics="""Rows with count <= 1 (invalid, greedy, or one kept token) give max_id. Others: the kept token with the
-        largest z*a - log2(E_i), a = fp32(log2 e)*inv_temperature, ties to the lower id; E_i = -log2(1 - v_i), v_i =
-        min(fp32((x_i + 1/2) * 2**-32), 1 - 2**-24), x_i word i mod 4 of Philox4x32-10 with key (seed low, seed high) and
-        counter (position low, position high, purpose, i // 4). If every kept score is -inf (products past the fp32
-        range), max_id. The result is always a kept token. It depends on the row's logits, filter, seed, position and
-        purpose alone.""",
+    semantics="""Rows with count <= 1 (invalid, greedy, or one kept token) give max_id. Others: the kept token with
+        the largest z*a - log2(E_i), a = fp32(log2 e)*inv_temperature, ties to the lower id; E_i = -log2(1 -
+        v_i), v_i = min(fp32((x_i + 1/2) * 2**-32), 1 - 2**-24), x_i word i mod 4 of Philox4x32-10 with key
+        (seed low, seed high) and counter (position low, position high, purpose, i // 4). If every kept
+        score is -inf (products past the fp32 range), max_id. The result is always a kept token. It depends
+        on the row's logits, filter, seed, position and purpose alone.""",
     numerics=Exact(), cost=lambda d: _cost(d, 100), samples=samples.sample_draw,
 )  # fmt: skip
 
@@ -251,9 +252,9 @@ def sample_draw(
     return cast(Tensor, SAMPLE_DRAW.run(*args, out))
 
 
-_LOGPROB = """exponent e_i = (z_i - max)*a, 0 where z_i equals the maximum, a = fp32(log2 e)*inv_temperature (no
-    inv_temperature: fp32(log2 e)). Value = (e_i - log2(S))*fp32(ln 2), S the sum of exp2(e_i) over the kept tokens by the
-    written tree for vocabulary sums; at least -9999. Without a filter every token above -inf is kept."""
+_LOGPROB = """Exponent e_i = (z_i - max)*a, 0 where z_i equals the maximum, a = fp32(log2 e)*inv_temperature (no
+    inv_temperature: fp32(log2 e)). Value = (e_i - log2(S))*fp32(ln 2), S the sum of exp2(e_i) over the kept tokens by
+    the written tree for vocabulary sums; at least -9999. Without a filter every token above -inf is kept."""
 
 TOKEN_LOGPROBS = define(
     "token_logprobs", version=0, family="sampling",
@@ -305,8 +306,8 @@ SMALLER_MASS = define(
     ],
     outs=[result("mass", "L", I64)],
     dynamic="L",
-    semantics="""Sum of the fixed-point weights (see sample_filter) of the kept tokens whose logit is strictly below that of
-        the given token. Token -1 and invalid rows: 0. Tokens are below V.""",
+    semantics="""Sum of the fixed-point weights (see sample_filter) of the kept tokens whose logit is strictly below
+        that of the given token. Token -1 and invalid rows: 0. Tokens are below V.""",
     numerics=Exact(), cost=lambda d: _cost(d, 20), samples=samples.smaller_mass,
 )  # fmt: skip
 
@@ -337,10 +338,10 @@ TOP_LOGPROBS = define(
     ],
     outs=[result("ids", "L k", I32), result("values", "L k", F32)],
     dynamic="L",
-    semantics="""The k largest kept logits in the order logit descending, id ascending, with their log-probabilities: """
+    semantics="""The k largest kept logits in the order logit descending, id ascending, and their log-probabilities. """
     + _LOGPROB
-    + """ Places past the kept set, and all places of invalid rows: id -1, value -9999. The first j places do not depend
-        on k.""",
+    + """ Places past the kept set, and all places of invalid rows: id -1, value -9999. The first j places do not
+        depend on k.""",
     numerics=Exact(), cost=lambda d: _cost(d, 20), samples=samples.top_logprobs,
 )  # fmt: skip
 

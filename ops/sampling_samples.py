@@ -60,8 +60,9 @@ def _batches(rng: np.random.Generator) -> Iterator[tuple[str, Array, Array]]:
 def _kept(rng: np.random.Generator, z: Array, inverse: Array) -> tuple[Array, ...]:
     """A possible filter result with random prefix lengths: max_logit, max_id, threshold, last_id, count."""
     rows = len(z)
-    f32, i32 = (lambda v: np.full(rows, v, np.float32)), (lambda v: np.full(rows, v, np.int32))
-    max_logit, max_id, threshold, last_id, count = f32(-np.inf), i32(0), f32(np.inf), i32(-1), i32(0)
+    max_logit, threshold = np.full((2, rows), -np.inf, np.float32)
+    max_id, last_id, count = np.zeros((3, rows), np.int32)
+    threshold[:], last_id[:] = np.inf, -1
     for row in range(rows):
         finite = int((z[row] > -np.inf).sum())
         if finite == 0 or np.isnan(z[row]).any():
@@ -95,7 +96,8 @@ def adjust_logits(rng: np.random.Generator, device: torch.device) -> Iterator[Sa
         inverse = (1.0 / repetition.astype(np.float64)).astype(np.float32)
         additive = rng.uniform(-2, 2, (2, rows)).astype(np.float32)
         offsets, ids = _ragged(rng, rows, width)
-        penalties = (np.stack((repetition, inverse, *additive), 1), offsets, ids, rng.integers(0, 4, len(ids), np.int32))
+        counts = rng.integers(0, 4, len(ids), np.int32)
+        penalties = (np.stack((repetition, inverse, *additive), 1), offsets, ids, counts)
         offsets, ids = _ragged(rng, rows, width)
         values = rng.uniform(-5, 5, len(ids)).astype(np.float32)
         values[rng.random(len(ids)) < 0.3] = -np.inf

@@ -41,12 +41,12 @@ def exponents(logits: Tensor, largest: Tensor, scale: Tensor | None) -> Tensor:
 
 
 def weights(logits: Tensor, largest: Tensor, scale: Tensor) -> Tensor:
-    """[L, V] int64: 31-bit fixed-point exp(z/T) relative to the row's maximum, truncated. Sums are exact in any order."""
+    """[L, V] int64: 31-bit fixed-point exp((z - max)/T), truncated. Sums are exact in any order."""
     return exp2(exponents(logits, largest, scale)).mul_(_ONE).to(torch.int64)
 
 
 def order_keys(logits: Tensor) -> Tensor:
-    """[L, V] int64 keys, all different: a larger key means a larger logit, or an equal one at a lower id. No NaN."""
+    """[L, V] int64 keys, all different: larger for a larger logit, and for a lower id among equals. No NaN."""
     bits = (logits + _ZERO).view(torch.int32)  # + 0 makes the zeros one value
     bits = (bits >> _SIGN).bitwise_and_(_MAGNITUDE).bitwise_xor_(bits)
     ids = torch.arange(_LOW, _LOW - logits.shape[1], -1, device=logits.device)
@@ -94,6 +94,7 @@ def vocabulary_sum(x: Tensor) -> Tensor:
 
 def _fold(x: Tensor) -> Tensor:
     """Halve the last dim, a power of two, by adding its upper half to its lower one until one column is left."""
-    while (half := x.shape[-1] // 2) > 0:
-        x = x[..., :half] + x[..., half:]
+    while x.shape[-1] > 1:
+        lower, upper = x.chunk(2, dim=-1)
+        x = lower + upper
     return x

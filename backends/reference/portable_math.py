@@ -1,7 +1,8 @@
 """Written-down fp32 functions: the same bits on every device.
 
-`exp2`, `log2` and the race's exponential are polynomials of `docs/numerics.md`, evaluated with one rounding per multiply
-and per add. The steps are separate tensor operations, so nothing can contract them into fused multiply-adds.
+`exp2`, `log2` and the race's exponential are polynomials of `docs/numerics.md`, evaluated with one rounding per
+multiply and per add. The steps are separate tensor operations, so nothing can contract them into fused
+multiply-adds.
 
 Constants are tensors without dims: torch takes those on any device, and twice as fast as Python numbers.
 """
