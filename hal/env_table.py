@@ -133,8 +133,8 @@ _SCHEDULING = [
         "PREFILL_MAX_SUM_SEQLEN_K",
         integer(1),
         None,
-        "Cap on the sum of full sequence lengths that prefill in one step, in tokens; at least max_model_len. Upstream's "
-        "default is 2^30.",
+        "Cap on the sum of full sequence lengths that prefill in one step, in tokens; at least max_model_len. "
+        "Upstream's default is 2^30.",
     ),
     _planned(
         "PREFILL_ATTEMPT_INTERVAL", integer(1), 70, _PARALLEL, "Decode steps between votes of all ranks to prefill."

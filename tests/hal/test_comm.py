@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import pickle
@@ -17,14 +16,11 @@ from typing import Any
 import pytest
 import torch
 
+import comm_worker
 from deepinfer.hal import comm, heartbeat
 from deepinfer.hal.errors import InvalidArgumentError, NotSupportedError
 
-WORKER = Path(__file__).with_name("comm_worker.py")
-_spec = importlib.util.spec_from_file_location("comm_worker", WORKER)
-assert _spec is not None and _spec.loader is not None
-comm_worker = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(comm_worker)
+WORKER = Path(comm_worker.__file__)
 
 Reports = dict[str, dict[int, Any]]
 
