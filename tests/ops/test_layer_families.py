@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from layer_oracle import same_bits
 
 from deepinfer.hal.errors import ContractError, KernelError
 from deepinfer.ops.spec import SPECS, OpSpec, Sample
+from layer_oracle import same_bits
 
 CPU = torch.device("cpu")
 FAMILIES = ("embed", "norm", "quant", "linear", "rope", "hyper_connections", "moe", "engram")
@@ -91,8 +91,8 @@ def test_arguments_are_left_alone_and_results_are_repeatable(op: str) -> None:
 def test_cost_grows_with_rows_and_is_never_negative(op: str) -> None:
     spec = SPECS[op]
     dims = {**spec.dims(*samples(spec)[-1].args)}
-    few = spec.cost({**dims, **{d: 1 for d in spec.dynamic}})
-    many = spec.cost({**dims, **{d: 64 for d in spec.dynamic}})
+    few = spec.cost({**dims, **dict.fromkeys(spec.dynamic, 1)})
+    many = spec.cost({**dims, **dict.fromkeys(spec.dynamic, 64)})
     assert 0 <= few.flops <= many.flops and 0 < few.bytes < many.bytes
 
 
@@ -127,7 +127,8 @@ def test_shapes_that_do_not_fit_are_refused_by_name() -> None:
 def test_grouped_linear_checks_out_rows_without_source_rows() -> None:
     from deepinfer import ops
 
-    weight = ops.grouped_linear_prepare(torch.zeros(2, 32, 16, dtype=torch.uint8), torch.zeros(2, 32, 1, dtype=torch.uint8))
+    zeros = torch.zeros(2, 32, 17, dtype=torch.uint8)
+    weight = ops.grouped_linear_prepare(zeros[..., :16].contiguous(), zeros[..., 16:].contiguous())
     xq, xs = torch.zeros(3, 32, dtype=torch.float8_e4m3fn), torch.zeros(3, 1, dtype=torch.uint8)
     offsets = torch.tensor([0, 1, 3], dtype=torch.int32)
     with pytest.raises(ContractError, match="out has 4 rows"):

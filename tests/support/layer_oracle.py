@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+
 from cache_oracle import E2M1, E4M3
 
 Floats = npt.NDArray[np.float64]
@@ -33,7 +34,7 @@ def power(scale: torch.Tensor) -> Floats:
 
 
 def nearest(x: Floats, values: Floats) -> npt.NDArray[np.int64]:
-    """Index of the nearest entry of ascending non-negative values; halfway goes to the even index; beyond the last: last."""
+    """Index of the nearest of ascending non-negative values; halfway goes to the even index, beyond the last to it."""
     right = np.clip(np.searchsorted(values, x), 1, len(values) - 1)
     left = right - 1
     below, above = x - values[left], values[right] - x
@@ -94,7 +95,7 @@ def product(x: Floats, w: Floats) -> tuple[Floats, Floats]:
 
 
 def check_accumulated(got: torch.Tensor, want: Floats, magnitude: Floats, terms: int) -> None:
-    """|got - want| within `terms` fp32 roundings of the magnitude plus one rounding to the output; NaN at the same places."""
+    """|got - want| within `terms` fp32 roundings of the magnitude and one rounding to the output; NaN where want is."""
     value = f64(got)
     assert value.shape == want.shape
     np.testing.assert_array_equal(np.isnan(value), np.isnan(want))
@@ -141,7 +142,7 @@ def hc_coefficients(
     x: Floats, fn: Floats, base: Floats, scale: Floats, norm_eps: float, hc_eps: float, iterations: int
 ) -> tuple[Floats, Floats, Floats]:
     rows, m, _ = x.shape
-    flat = x.reshape(rows, -1)
+    flat = x.reshape(rows, m * x.shape[2])
     mix = flat @ fn.T / np.sqrt((flat * flat).mean(1, keepdims=True) + norm_eps)
     pre = sigmoid(mix[:, :m] * scale[0] + base[:m]) + hc_eps
     post = 2 * sigmoid(mix[:, m : 2 * m] * scale[1] + base[m : 2 * m])

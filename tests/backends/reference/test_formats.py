@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import layer_oracle as oracle
 import numpy as np
 import pytest
 import torch
-from cache_oracle import E2M1, E4M3
 
+import layer_oracle as oracle
+from cache_oracle import E2M1, E4M3
 from deepinfer.backends.reference import formats
 
 NAN, INF = float("nan"), float("inf")
@@ -32,7 +32,8 @@ def test_e4m3_rounds_halfway_to_even_and_the_neighbours_away() -> None:
     grid = E4M3[:127].astype(np.float32)
     middle = (grid[1:] + grid[:-1]) / 2
     even = np.arange(126) + np.arange(126) % 2
-    for x, want in ((middle, even), (np.nextafter(middle, 0), np.arange(126)), (np.nextafter(middle, 1e9), np.arange(1, 127))):
+    below, above = np.nextafter(middle, np.float32(0)), np.nextafter(middle, np.float32(1e9))
+    for x, want in ((middle, even), (below, np.arange(126)), (above, np.arange(1, 127))):
         for sign in (1, -1):
             got = formats.encode_e4m3(torch.from_numpy(sign * x.astype(np.float32))).view(torch.uint8)
             np.testing.assert_array_equal(got.numpy(), want | (128 if sign < 0 else 0))
@@ -50,9 +51,10 @@ def test_nan_of_either_sign_has_one_code() -> None:
 
 def test_e2m1_ties_go_to_the_even_code() -> None:
     ties = torch.tensor([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0])
+    above, below = (torch.nextafter(ties, torch.tensor(end)) for end in (9.0, 0.0))
     assert E2M1[formats.encode_e2m1(ties).numpy()].tolist() == [0, 1, 1, 2, 2, 4, 4]
-    assert E2M1[formats.encode_e2m1(torch.nextafter(ties, torch.tensor(9.0))).numpy()].tolist() == [0.5, 1, 1.5, 2, 3, 4, 6]
-    assert E2M1[formats.encode_e2m1(torch.nextafter(ties, torch.tensor(0.0))).numpy()].tolist() == [0, 0.5, 1, 1.5, 2, 3, 4]
+    assert E2M1[formats.encode_e2m1(above).numpy()].tolist() == [0.5, 1, 1.5, 2, 3, 4, 6]
+    assert E2M1[formats.encode_e2m1(below).numpy()].tolist() == [0, 0.5, 1, 1.5, 2, 3, 4]
     assert formats.encode_e2m1(-ties).equal(formats.encode_e2m1(ties) | 8)
 
 
@@ -94,8 +96,11 @@ def test_scale_exponent_is_exact_for_every_mantissa(limit: int) -> None:
 
 @pytest.mark.parametrize(
     ("value", "exponent"),
-    [(0, -22), (1e-4, -22), (1.0, -8), (1.75, -8), (1.7578125, -7), (448, 0), (450, 1), (896, 1), (-896, 1), (6.3e-38, -22)],
-)  # fmt: skip
+    [
+        (0, -22), (1e-4, -22), (1.0, -8), (1.75, -8), (1.7578125, -7), (448, 0), (450, 1), (896, 1), (-896, 1),
+        (6.3e-38, -22),
+    ],
+)
 def test_fp8_scale_vectors(value: float, exponent: int) -> None:
     codes, scale = formats.quantize_fp8(group(value, 32))
     assert scale.tolist() == [[exponent + 127]]
@@ -153,7 +158,8 @@ def test_fp8_error_is_at_most_half_a_step_and_dequantised_values_are_bf16() -> N
         back = dequantize(codes, scale)
         assert back.to(torch.bfloat16).float().equal(back)
         amax = x.unflatten(-1, (scale.shape[-1], -1)).abs().amax(-1).repeat_interleave(128 // scale.shape[-1], -1)
-        assert ((back - x).abs() <= relative * x.abs() + amax * (2.0**-3 if codes.dtype == torch.uint8 else 2.0**-10)).all()
+        smallest = 2.0**-3 if codes.dtype == torch.uint8 else 2.0**-10
+        assert ((back - x).abs() <= relative * x.abs() + amax * smallest).all()
 
 
 @pytest.mark.parametrize("bad", [NAN, -NAN, INF, -INF])

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from layer_oracle import same_bits
 
 from deepinfer.backends.reference import common, portable
+from layer_oracle import same_bits
 
 FUNCTIONS = {f.__name__: f for f in (portable.exp, portable.sigmoid, portable.silu, portable.softplus)}
 BUILDING_BLOCKS = {f.__name__: f for f in (torch.log, torch.log1p, torch.rsqrt, torch.tanh, torch.erf, torch.sqrt)}
@@ -49,7 +49,7 @@ def test_accuracy(name: str) -> None:
     want = {
         "exp": np.exp(wide), "sigmoid": 1 / (1 + np.exp(-wide)), "silu": wide / (1 + np.exp(-wide)),
         "softplus": np.logaddexp(0, wide),
-    }[name]  # fmt: skip
+    }[name]
     got = FUNCTIONS[name](x).double().numpy()
     normal = (np.abs(want) > 1e-37) & (np.abs(want) < 3e38)
     np.testing.assert_allclose(got[normal], want[normal], rtol=4 * 2.0**-23)

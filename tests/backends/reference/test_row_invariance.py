@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from layer_oracle import same_bits
 
 from deepinfer.ops.spec import SPECS, OpSpec, TensorArg
+from layer_oracle import same_bits
 
 CPU = torch.device("cpu")
 FAMILIES = ("embed", "norm", "quant", "linear", "rope", "hyper_connections", "moe", "engram")
@@ -24,7 +24,7 @@ ROW_OPS = (
     "embed_streams", "rms_norm", "quant_fp8", "linear_fp8", "linear_fp8_grouped", "linear_bf16", "rope",
     "hc_coefficients", "hc_collapse", "hc_expand", "moe_gate", "swiglu_quant", "engram_hash", "engram_gather",
     "engram_gate",
-)  # fmt: skip
+)
 
 
 def samples(op: str, real: bool = False) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -64,7 +64,9 @@ def test_row_result_depends_on_the_row_alone(op: str, real: bool) -> None:
             assert same_bits(got, pick(whole, rows)), label
 
 
-@pytest.mark.parametrize("op", ["rms_norm", "linear_bf16", "hc_coefficients", "hc_collapse", "engram_gate", "swiglu_quant"])
+@pytest.mark.parametrize(
+    "op", ["rms_norm", "linear_bf16", "hc_coefficients", "hc_collapse", "engram_gate", "swiglu_quant"]
+)
 def test_neighbours_of_nan_do_not_matter(op: str) -> None:
     spec = SPECS[op]
     for label, args in samples(op):

@@ -7,11 +7,11 @@ import os
 import subprocess
 import sys
 
-import layer_oracle as oracle
 import numpy as np
 import pytest
 import torch
 
+import layer_oracle as oracle
 from deepinfer.backends.reference import tiles
 
 SHAPES = ((24, 512), (4, 128), (64, 128), (512, 64), (17, 96), (128, 32), (1280, 640), (33, 2304))
@@ -70,8 +70,9 @@ def test_number_of_threads_does_not_matter_across_processes() -> None:
     for threads in ("1", "3", "16"):
         env = os.environ | {
             "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "MKL_DYNAMIC": "FALSE", "PYTHONPATH": path,
-        }  # fmt: skip
-        found.add(subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True).stdout)
+        }
+        done = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True)
+        found.add(done.stdout)
     assert found == {digest() + "\n"}
 
 
