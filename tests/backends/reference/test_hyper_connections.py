@@ -63,10 +63,12 @@ def test_each_scale_and_part_of_base_acts_on_its_own_output() -> None:
     pre, post, comb = ops.hc_coefficients(x, fn, base, zero, 1e-20, 1e-6, 20)
     np.testing.assert_allclose(pre[0].numpy(), 1 / (1 + np.exp(-base[:4].numpy())) + 1e-6, rtol=1e-6)
     np.testing.assert_allclose(post[0].numpy(), 2 / (1 + np.exp(-base[4:8].numpy())), rtol=1e-6)
-    np.testing.assert_allclose(comb[0].numpy(), oracle.sinkhorn(base[8:].double().numpy().reshape(4, 4), 1e-6, 20), rtol=1e-5)
+    want = oracle.sinkhorn(oracle.f64(base[8:]).reshape(4, 4), 1e-6, 20)
+    np.testing.assert_allclose(comb[0].numpy(), want, rtol=1e-5)
     for part, scale in enumerate(torch.eye(3)):
-        changed = ops.hc_coefficients(x, fn, base, scale, 1e-20, 1e-6, 20)
-        assert [not a.equal(b) for a, b in zip(changed, (pre, post, comb), strict=True)] == [i == part for i in range(3)]
+        got = ops.hc_coefficients(x, fn, base, scale, 1e-20, 1e-6, 20)
+        changed = [not a.equal(b) for a, b in zip(got, (pre, post, comb), strict=True)]
+        assert changed == [i == part for i in range(3)]
 
 
 def test_statistic_is_over_all_streams() -> None:
