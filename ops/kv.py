@@ -79,8 +79,8 @@ COMPRESS_POOL = define(
     dynamic="T S Z",
     semantics="""Ratio 2. A row at an odd position p pools the pair (p-1, p) per channel: a = softmax(gate[p-1],
         gate[p]) by subtracting the maximum, result bf16(a0*value[p-1] + a1*value[p]) in fp32. Row p-1 is the row before
-        in this step if p-1 >= seq_start, else ring[state_slot, (p-1) % L] (index 0 gate, 1 value), which holds the state
-        before this step. Rows at even positions and padding rows give zeros, whatever their inputs hold.""",
+        in this step if p-1 >= seq_start, else ring[state_slot, (p-1) % L] (index 0 gate, 1 value), which holds the
+        state before this step. Rows at even positions and padding rows give zeros, whatever their inputs hold.""",
     numerics=Accumulated("2"),
     cost=lambda d: Cost(flops=10 * d["T"] * d["d"], bytes=10 * d["T"] * d["d"]),
     samples=samples.compress_pool,

@@ -80,7 +80,7 @@ def test_chunk_borders(alone: tuple[Story, torch.Tensor], border: int) -> None:
 
 def test_one_row_at_a_time(alone: tuple[Story, torch.Tensor]) -> None:
     story, want = alone
-    for p in (*range(20), *range(60, 80), *range(120, 150)):
+    for p in (*range(4), *range(62, 74), 127, 128, 129, 149):
         assert same_bits(Stage([(story, p, p + 1)], seed=p).attention(70)[0], want[p]), p
 
 
@@ -116,7 +116,7 @@ def test_scratch_limit_changes_no_bit(
 ) -> None:
     story, want = alone
     monkeypatch.setattr(kernels, "CHUNK_ELEMENTS", elements)
-    assert same_bits(Stage([(story, 0, 150)]).attention(70), want)
+    assert same_bits(Stage([(story, 120, 150)]).attention(70), want[120:])
 
 
 @pytest.fixture

@@ -62,13 +62,13 @@ def test_score_of_a_row_does_not_depend_on_rows_lanes_or_chunks(
     whole: tuple[Story, torch.Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story, want = whole
-    for p in (0, 1, 63, 64, 130, 199):
+    for p in (0, 63, 64, 199):
         assert same_bits(Stage([(story, p, p + 1)], seed=p).scores()[0], want[p, : p + 1])
     other = Story(6, 330, index_heads=32, di=128)
     stage = Stage([(other, 300, 330), (story, 77, 99)], padding=1)
     rows = stage.by_row(stage.scores(384))
     assert all(same_bits(rows[1, p][:200], want[p]) for p in range(77, 99))
-    for columns, elements in ((1, 1), (7, 1 << 14), (64, 1 << 16)):
+    for columns, elements in ((7, 1), (64, 1 << 16)):
         monkeypatch.setattr(kernels, "COLUMNS", columns)
         monkeypatch.setattr(kernels, "CHUNK_ELEMENTS", elements)
         assert same_bits(Stage([(story, 120, 130)]).scores(), want[120:130, :130].contiguous())
@@ -217,12 +217,11 @@ def test_topk_lanes_past_the_length_never_take_part() -> None:
 
 
 def test_topk_of_more_than_2_to_the_24_lanes() -> None:
-    """A tie at the border between neighbours that fp32 indices could not tell apart, and one NaN."""
+    """A tie at the border between lanes that fp32 indices could not tell apart, and one NaN."""
     n = 2**24 + 1
-    scores = torch.zeros(2, n, dtype=torch.bfloat16)
-    scores[0, n - 3 :] = 1.0
-    scores[1, n - 2 :] = torch.tensor([NAN, 1.0])
-    assert ops.topk_select(scores, ints(n, n), 2, None, 8).tolist() == [[n - 3, n - 2], [0, n - 1]]
+    scores = torch.zeros(1, n, dtype=torch.bfloat16)
+    scores[0, 0], scores[0, n - 3 :] = NAN, 1.0
+    assert ops.topk_select(scores, ints(n), 2, None, 8).tolist() == [[n - 3, n - 2]]
 
 
 def test_topk_rows_do_not_meet(monkeypatch: pytest.MonkeyPatch) -> None:
