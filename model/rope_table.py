@@ -52,7 +52,8 @@ def yarn_frequencies(
     pairs = np.arange(rope_dim // 2, dtype=np.float32)
     keep = one - np.clip((pairs - np.float32(low)) / np.float32(high - low), np.float32(0.0), one)
     powers = _powers(rope_dim, theta)
-    return (one / (np.float32(factor) * powers)) * (one - keep) + (one / powers) * keep
+    slowed: Float32Array = (one / (np.float32(factor) * powers)) * (one - keep)
+    return slowed + (one / powers) * keep
 
 
 def rope_table(frequencies: Float32Array, positions: int) -> Float32Array:
@@ -63,9 +64,7 @@ def rope_table(frequencies: Float32Array, positions: int) -> Float32Array:
     float64 and rounded once, so the table does not depend on a vector math library.
     """
     if not 0 <= positions <= 2**24:
-        raise errors.InvalidArgumentError(
-            "positions", positions, "0 to 2**24, the integers that fp32 holds exactly"
-        )
+        raise errors.InvalidArgumentError("positions", positions, "0 to 2**24, the integers that fp32 holds exactly")
     place = np.arange(positions, dtype=np.float32)
     angle = (place[:, None] * frequencies.astype(np.float32)[None, :]).astype(np.float64)
     table = np.empty((*angle.shape, 2), dtype=np.float32)

@@ -36,13 +36,9 @@ class Tokenizer:
         file: the tokenizer.json read.
     """
 
-    def __init__(
-        self, file: Path, *, vocab_size: int | None, image_token_id: int | None, compatibility: str
-    ) -> None:
+    def __init__(self, file: Path, *, vocab_size: int | None, image_token_id: int | None, compatibility: str) -> None:
         if compatibility not in COMPATIBILITIES:
-            raise errors.ConfigError(
-                "tokenizer_compatibility", compatibility, f"must be one of {COMPATIBILITIES}"
-            )
+            raise errors.ConfigError("tokenizer_compatibility", compatibility, f"must be one of {COMPATIBILITIES}")
         self.file = file
         self.compatibility = compatibility
         content = _read(file)
@@ -53,9 +49,7 @@ class Tokenizer:
         last = max((*vocabulary.values(), *added), default=-1)
         self.vocab_size = last + 1 if vocab_size is None else vocab_size
         if last >= self.vocab_size:
-            raise errors.TokenizerError(
-                f"{file}: token id {last} is outside the vocabulary of {self.vocab_size}"
-            )
+            raise errors.TokenizerError(f"{file}: token id {last} is outside the vocabulary of {self.vocab_size}")
         self._bytes = _byte_table(file, vocabulary, added, self.vocab_size)
         self._encoder = _plain_encoder(file, content, self._added)
         self._set_policy()
@@ -126,9 +120,10 @@ class Tokenizer:
             TokenizerError: there is no such control token.
         """
         try:
-            return self._added[spelling]
+            index: int = self._added[spelling]
         except KeyError:
             raise errors.TokenizerError(f"{self.file}: no control token {spelling!r}") from None
+        return index
 
     # ---- ids to text
 
@@ -191,9 +186,7 @@ class Tokenizer:
     def _require(self, role: str, spelling: str, wanted: int) -> int:
         found = self._added.get(spelling)
         if found != wanted:
-            raise errors.TokenizerError(
-                f"{self.file}: {role} {spelling!r} has id {found}; it must be {wanted}"
-            )
+            raise errors.TokenizerError(f"{self.file}: {role} {spelling!r} has id {found}; it must be {wanted}")
         return wanted
 
     def _register_spans(self) -> None:
@@ -224,9 +217,7 @@ def byte_alphabet() -> dict[str, int]:
     U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [value for value in range(256) if value not in set(printable)]
-    return {chr(value): value for value in printable} | {
-        chr(0x100 + i): value for i, value in enumerate(others)
-    }
+    return {chr(value): value for value in printable} | {chr(0x100 + i): value for i, value in enumerate(others)}
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -241,9 +232,7 @@ def _read(file: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise errors.TokenizerError(f"{file}: not a tokenizer file: {error!r}") from error
     if kind != "BPE" or "ByteLevel" not in decoders:
-        raise errors.TokenizerError(
-            f"{file}: {kind} with decoder {decoders}; only byte-level BPE is supported"
-        )
+        raise errors.TokenizerError(f"{file}: {kind} with decoder {decoders}; only byte-level BPE is supported")
     return content  # type: ignore[no-any-return]
 
 
@@ -270,16 +259,12 @@ def _byte_table(
     missing = [value for character, value in alphabet.items() if character not in vocabulary]
     if missing:
         # The library would drop such bytes from the text without a word.
-        raise errors.TokenizerError(
-            f"{file}: the vocabulary lacks {len(missing)} of the 256 bytes, first {missing[0]}"
-        )
+        raise errors.TokenizerError(f"{file}: the vocabulary lacks {len(missing)} of the 256 bytes, first {missing[0]}")
     table = [b""] * vocab_size
     for token, index in vocabulary.items():
         if index not in added:
             if not alphabet.keys() >= set(token):
-                raise errors.TokenizerError(
-                    f"{file}: token {index} {token!r} is not in the byte-level alphabet"
-                )
+                raise errors.TokenizerError(f"{file}: token {index} {token!r} is not in the byte-level alphabet")
             table[index] = bytes(alphabet[character] for character in token)
     for index, token_entry in added.items():
         table[index] = token_entry["content"].encode("utf-8")
@@ -294,8 +279,7 @@ def _plain_encoder(file: Path, content: dict[str, Any], added: dict[str, int]) -
     # A control token may also be listed in the model's vocabulary; a spelling outside the alphabet keeps
     # its id taken and out of reach.
     model["vocab"] = {
-        (f"\0{index}" if token in added else token): index
-        for token, index in content["model"]["vocab"].items()
+        (f"\0{index}" if token in added else token): index for token, index in content["model"]["vocab"].items()
     }
     plain = content | {
         "model": model, "added_tokens": [], "post_processor": None, "truncation": None, "padding": None,

@@ -86,7 +86,8 @@ def _code_key() -> str:
     from tokenizers import __version__ as library
 
     here = Path(__file__).parent
-    sources = [*sorted(here.glob("*.py")), here.parent / "engram_tables.py", here.parent / "names.py"]
+    shared = ("engram_tables.py", "names.py", "tokenizer.py")
+    sources = [*sorted(here.glob("*.py")), *(here.parent / name for name in shared)]
     digest = hashlib.sha256(library.encode("utf-8"))
     for source in sources:
         digest.update(source.read_bytes())

@@ -120,7 +120,7 @@ def _write_shards(target: Path, tensors: list[tuple[str, Tensor]], shards: int) 
             part = min(written * shards // total, shards - 1)
         parts[part][name] = tensor
         written += tensor.nbytes
-    weight_map = {}
+    weight_map: dict[str, str] = {}
     for number, content in enumerate(parts, start=1):
         file = f"model-{number:05d}-of-{shards:05d}.safetensors"
         save_file(content, target / file, metadata={"format": "pt"})
