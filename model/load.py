@@ -7,7 +7,7 @@ kernels that will read them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -16,12 +16,14 @@ import torch
 from .. import ops
 from ..ops.spec import WeightHandle
 from .attention import Attention, AttentionWeights, CompressorWeights, IndexerWeights, IndexKeyWeights
+from .checkpoint import torch_dtype
 from .config import ModelConfig
 from .engram import Engram, EngramWeights
 from .engram_tables import CompressedVocabulary, EngramTable
 from .layer import HyperConnection, HyperWeights, Layer
 from .moe import MoE, MoEWeights
 from .names import TensorSpec
+from .shard_plan import ShardPlan
 from .topology import LayerRole
 
 Progress = Callable[[int], None]
@@ -29,20 +31,11 @@ Progress = Callable[[int], None]
 # One reader thread per core hides the page-cache copy of many small tensors; more gains nothing.
 READERS = 4
 
-TORCH_DTYPES: dict[str, torch.dtype] = {
-    "BF16": torch.bfloat16,
-    "F32": torch.float32,
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E8M0": torch.uint8,
-    "I8": torch.uint8,
-}
-
-
 class Source(Protocol):
     """Where tensors come from: a checkpoint, or a generator of dummy values."""
 
-    def read_into(self, name: str, out: torch.Tensor) -> None:
-        """Fill `out` (host memory) with the tensor's values."""
+    def read_into(self, name: str, out: torch.Tensor, rows: tuple[int, int] | None = None) -> None:
+        """Fill `out` (host memory) with the tensor's values, or with a range of its rows."""
 
     def map(self, name: str, rows: tuple[int, int] | None = None) -> torch.Tensor:
         """The tensor, or a range of its rows, without reading it into memory."""
@@ -54,9 +47,9 @@ class Loader:
     Args:
         source: the tensors.
         config: the model.
-        specs: what this rank reads: name -> dtype and shape.
+        plan: what this rank reads.
+        inventory: all tensors of the model.
         device: where the weights go.
-        experts: half-open range of routed experts this rank holds, per expert count of a layer.
         progress: called with the bytes of each tensor read.
     """
 
@@ -64,16 +57,16 @@ class Loader:
         self,
         source: Source,
         config: ModelConfig,
-        specs: dict[str, TensorSpec],
+        plan: ShardPlan,
+        inventory: Mapping[str, TensorSpec],
         device: torch.device,
-        experts: Callable[[int], range],
         progress: Progress | None = None,
     ) -> None:
         self.source = source
         self.config = config
-        self.specs = specs
+        self.plan = plan
+        self.parts = {part.spec.name: part for part in plan.parts(inventory)}
         self.device = device
-        self.experts = experts
         self.progress = progress
         self._taken: set[str] = set()
         self.device_bytes = 0
@@ -83,7 +76,8 @@ class Loader:
 
     def _read(self, jobs: list[tuple[str, torch.Tensor]]) -> None:
         def one(job: tuple[str, torch.Tensor]) -> None:
-            self.source.read_into(*job)
+            name, out = job
+            self.source.read_into(name, out, self.parts[name].rows)
 
         if len(jobs) < READERS:
             for job in jobs:
@@ -99,30 +93,30 @@ class Loader:
 
     def tensor(self, name: str) -> torch.Tensor:
         """One tensor, on the device."""
-        spec = self.specs[name]
-        out = torch.empty(spec.shape, dtype=TORCH_DTYPES[spec.dtype])
+        spec = self.parts[name].spec
+        out = torch.empty(spec.shape, dtype=torch_dtype(spec.dtype))
         self._read([(name, out)])
         return out.to(self.device)
 
     def _mapped(self, name: str) -> torch.Tensor:
-        mapped = self.source.map(name)
+        mapped = self.source.map(name, self.parts[name].rows)
         self.mapped_bytes += _nbytes(mapped)
         return mapped
 
     def joined(self, names: list[str]) -> torch.Tensor:
         """Tensors behind one another along their first dim, on the device."""
-        specs = [self.specs[name] for name in names]
+        specs = [self.parts[name].spec for name in names]
         shape = (sum(s.shape[0] for s in specs), *specs[0].shape[1:])
-        out = torch.empty(shape, dtype=TORCH_DTYPES[specs[0].dtype])
+        out = torch.empty(shape, dtype=torch_dtype(specs[0].dtype))
         self._read(list(zip(names, out.split([s.shape[0] for s in specs]), strict=True)))
         return out.to(self.device)
 
     def stacked(self, groups: list[list[str]]) -> torch.Tensor:
         """Joined tensors of each group, stacked in a new first dim, on the device."""
-        specs = [self.specs[name] for name in groups[0]] if groups else []
+        specs = [self.parts[name].spec for name in groups[0]] if groups else []
         sizes = [s.shape[0] for s in specs]
         shape = (len(groups), sum(sizes), *specs[0].shape[1:])
-        out = torch.empty(shape, dtype=TORCH_DTYPES[specs[0].dtype])
+        out = torch.empty(shape, dtype=torch_dtype(specs[0].dtype))
         jobs = [job for names, part in zip(groups, out, strict=True) for job in zip(names, part.split(sizes), strict=True)]
         self._read(jobs)
         return out.to(self.device)
@@ -164,7 +158,7 @@ class Loader:
         draft = role.half == "draft"
         experts = text.dspark_n_routed_experts if draft else text.n_routed_experts
         moe = MoE(
-            self._moe(f"{role.prefix}.ffn", self.experts(experts)),
+            self._moe(f"{role.prefix}.ffn", self.plan.experts(experts)),
             experts_per_token=text.dspark_num_experts_per_tok if draft else text.num_experts_per_tok,
             scaling=text.routed_scaling_factor,
             limit=text.swiglu_limit,
@@ -245,7 +239,7 @@ class Loader:
 
         Call it after the layers.
         """
-        names = [n for n, spec in self.specs.items() if spec.kind == "vision" or n.startswith("mtp.")]
+        names = [n for n, part in self.parts.items() if part.spec.kind == "vision" or n.startswith("mtp.")]
         return {name: self.tensor(name) for name in names if name not in self._taken}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -13,8 +13,9 @@ from ..ops import spec as op_spec
 from . import engram_tables, rope_table
 from .cache_layout import DEFAULT_MAX_DRAFT, build_cache_layout
 from .checkpoint import Checkpoint
-from .config import ModelConfig, TextConfig
-from .load import Loader, Source
+from .config import TextConfig
+from .dummy import DummyCheckpoint
+from .load import Loader
 from .names import TensorSpec
 from .shard_plan import ShardPlan
 from .topology import LayerRole
@@ -34,6 +35,7 @@ def load_model(
     rank: int = 0,
     world_size: int = 1,
     engram_storage: EngramStorage = "auto",
+    load_format: Literal["auto", "dummy"] = "auto",
     max_draft: int = DEFAULT_MAX_DRAFT,
     identity_vocabulary: bool = False,
     progress: Callable[[int, int], None] | None = None,
@@ -48,6 +50,7 @@ def load_model(
         max_model_len: longest sequence in tokens; sizes the rotary tables. None = the configuration's limit.
         rank, world_size: this process's part of the routed experts and Engram rows.
         engram_storage: 'device', 'host' (tables stay mapped from the files), or 'auto' by size.
+        load_format: 'auto' reads the files; 'dummy' reads config.json and tokenizer.json alone and makes up the weights.
         max_draft: most draft tokens a step may verify; sizes the rings.
         identity_vocabulary: use the identity Engram table instead of the tokenizer's (tests only).
         progress: called with (bytes read so far, bytes to read).
@@ -58,14 +61,16 @@ def load_model(
     """
     op_spec.freeze()
     target = torch.device(device)
-    with Checkpoint.open(path) as checkpoint:
+    if load_format not in ("auto", "dummy"):
+        raise errors.InvalidArgumentError("load_format", load_format, "auto or dummy")
+    with DummyCheckpoint.open(path) if load_format == "dummy" else Checkpoint.open(path) as checkpoint:
         config = checkpoint.config
         length = _model_length(config.text, max_model_len)
         plan = ShardPlan(rank=rank, world_size=world_size)
         checkpoint.check(plan)
-        specs = plan.specs(checkpoint.inventory)
+        specs = plan.specs(checkpoint.inventory).values()
         on_host = _tables_on_host(specs, engram_storage)
-        total = sum(s.nbytes for s in specs.values() if not (on_host and s.kind == "engram_table"))
+        total = sum(s.nbytes for s in specs if not (on_host and s.kind == "engram_table"))
         done = 0
 
         def advance(nbytes: int) -> None:
@@ -74,7 +79,7 @@ def load_model(
             if progress is not None:
                 progress(done, total)
 
-        loader = Loader(checkpoint, config, specs, target, lambda count: plan.experts(count), advance)
+        loader = Loader(checkpoint, config, plan, checkpoint.inventory, target, advance)
         return _assemble(loader, Path(path), length, max_draft, identity_vocabulary, on_host)
 
 
@@ -116,6 +121,7 @@ def _assemble(
         draft_head={k: v for k, v in extra.items() if k.startswith("mtp.")},
         vision={k: v for k, v in extra.items() if not k.startswith("mtp.")},
         max_model_len=length,
+        world_size=loader.plan.world_size,
         memory=Memory(device=loader.device_bytes, mapped=loader.mapped_bytes),
         path=path,
     )
@@ -161,11 +167,9 @@ def _model_length(text: TextConfig, wanted: int | None) -> int:
     return wanted
 
 
-def _tables_on_host(specs: dict[str, TensorSpec], storage: EngramStorage) -> bool:
+def _tables_on_host(specs: Iterable[TensorSpec], storage: EngramStorage) -> bool:
     if storage not in ("auto", "host", "device"):
         raise errors.InvalidArgumentError("engram_storage", storage, "auto, host or device")
-    size = sum(s.nbytes for s in specs.values() if s.kind == "engram_table")
+    size = sum(s.nbytes for s in specs if s.kind == "engram_table")
     return storage == "host" or (storage == "auto" and size > HOST_TABLE_BYTES)
 
-
-__all__ = ["EngramStorage", "ModelConfig", "Source", "hash_tables", "load_model", "rope_tables"]

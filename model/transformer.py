@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from .. import ops
+from ..hal import errors
 from ..ops.spec import WeightHandle
 from .batch import Batch
 from .cache_layout import CacheLayout
@@ -51,6 +52,7 @@ class Model:
         draft_head: dict[str, torch.Tensor],
         vision: dict[str, torch.Tensor],
         max_model_len: int,
+        world_size: int,
         memory: Memory,
         path: Path | None = None,
     ) -> None:
@@ -66,6 +68,7 @@ class Model:
         self.draft_head = draft_head
         self.vision = vision
         self.max_model_len = max_model_len
+        self.world_size = world_size
         self.memory = memory
         self.path = path
         self._fetcher = EngramFetcher()
@@ -95,7 +98,14 @@ class Model:
 
         Returns:
             fp32 [L, vocab], in the order of the batch's sequences and positions.
+
+        Raises:
+            NotSupportedError: the model holds one rank's part of the experts only.
         """
+        if self.world_size > 1:
+            raise errors.NotSupportedError(
+                f"a forward over {self.world_size} ranks", "expert parallelism comes with the all-to-all ops"
+            )
         step = Step(batch, caches)
         streams, pending = self.enter(batch)
         rows = self._fetcher.start(self.engrams, batch)

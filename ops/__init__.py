@@ -1,1 +1,31 @@
-"""The op contract: specs, record layouts, dispatch. What the model and the runtime call."""
+"""The op contract: specs, record layouts, dispatch. What the model and the runtime call.
+
+Every public op is a function of this package; its spec is in the family's module under the same name in capitals, and
+in `spec.SPECS`. Sampling ops are called through `ops.sampling`.
+"""
+
+from . import sampling
+from .attention import sparse_attention
+from .embed import embed_streams, gather_rows
+from .engram import engram_gate, engram_gather, engram_hash
+from .hyper_connections import hc_coefficients, hc_collapse, hc_expand
+from .index import block_select, index_query_pack, index_score, index_score_blocks, topk_select
+from .kv import (
+    compress_pool, compressed_store, compressor_ring_store, index_key_store, window_pack, window_store,
+)  # fmt: skip
+from .linear import (
+    linear_bf16, linear_bf16_prepare, linear_fp8, linear_fp8_grouped, linear_fp8_grouped_prepare, linear_fp8_prepare,
+)  # fmt: skip
+from .moe import grouped_linear, grouped_linear_prepare, moe_combine, moe_gate, moe_pack, swiglu_quant
+from .norm import rms_norm
+from .quant import quant_fp8
+from .rope import rope
+
+__all__ = [
+    "block_select", "compress_pool", "compressed_store", "compressor_ring_store", "embed_streams", "engram_gate",
+    "engram_gather", "engram_hash", "gather_rows", "grouped_linear", "grouped_linear_prepare", "hc_coefficients",
+    "hc_collapse", "hc_expand", "index_key_store", "index_query_pack", "index_score", "index_score_blocks",
+    "linear_bf16", "linear_bf16_prepare", "linear_fp8", "linear_fp8_grouped", "linear_fp8_grouped_prepare",
+    "linear_fp8_prepare", "moe_combine", "moe_gate", "moe_pack", "quant_fp8", "rms_norm", "rope", "sampling",
+    "sparse_attention", "swiglu_quant", "topk_select", "window_pack", "window_store",
+]  # fmt: skip

@@ -1,0 +1,193 @@
+"""What the parts of the text model owe each other: sharing, candidate restriction, image rows, no stray computation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from golden_adapter import Adapter, factory
+from guard import ComputeOutsideOps, Guard
+from released import GOLDEN_CHECKPOINT
+from schedules import Driver
+
+from deepinfer.hal.errors import NotSupportedError
+from deepinfer.model.batch import Batch, SequenceSlice
+from deepinfer.model.loading import load_model
+from deepinfer.model.step import Step
+
+
+@pytest.fixture(scope="module")
+def adapter() -> Adapter:
+    return factory(str(GOLDEN_CHECKPOINT))
+
+
+@pytest.fixture(scope="module")
+def tokens() -> list[int]:
+    return np.random.default_rng(3).integers(3, 490, 120).tolist()
+
+
+def test_no_computation_happens_outside_ops(adapter: Adapter, tokens: list[int]) -> None:
+    batch, caches = adapter.batch(tokens, 0, len(tokens), [5, 119]), adapter.caches()
+    with Guard() as guard:
+        logits = adapter.model.forward(batch, caches)
+    assert logits.shape == (2, 512) and guard.inside > 1000
+
+
+def test_the_guard_sees_a_stray_computation(adapter: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = adapter.model.layers[3]
+    enter = layer.moe_mix.enter
+    monkeypatch.setattr(layer.moe_mix, "enter", lambda streams, pending: enter(streams, pending) * 1)
+    with Guard(), pytest.raises(ComputeOutsideOps, match="aten.mul"):
+        adapter.model.forward(adapter.batch([5], 0, 1, [0]), adapter.caches())
+
+
+def changed_layers(adapter: Adapter, tokens: list[int], spoil: Callable[[Any], None]) -> set[int]:
+    """Layers whose attention gives another result in the last row after `spoil(caches)`, inputs held fixed."""
+    model, text = adapter.model, adapter.text
+    driver = Driver(model, pages=4, slots=2)
+    track = driver.add(tokens)
+    driver.step([(track, len(tokens) - 1)])
+    part = SequenceSlice(track.tokens, track.done, track.done + 1, track.slot, track.pages)
+    rng = torch.Generator().manual_seed(1)
+    inputs = [torch.randn(1, text.hidden_size, generator=rng).bfloat16() for _ in model.layers]
+
+    def outputs() -> list[torch.Tensor]:
+        step = Step(Batch.build([part], text, model.device), driver.caches)
+        return [layer.attention(x, step) for layer, x in zip(model.layers, inputs, strict=True)]
+
+    pages, state = driver.caches.pages.clone(), driver.caches.state.clone()
+    before = outputs()
+    driver.caches.pages.copy_(pages)
+    driver.caches.state.copy_(state)
+    spoil(driver.caches)
+    return {i for i, (a, b) in enumerate(zip(before, outputs(), strict=True)) if not torch.equal(a, b)}
+
+
+def test_layers_read_the_cache_of_their_source(adapter: Adapter, tokens: list[int]) -> None:
+    for owner, readers in ((2, {2, 3}), (4, {4, 5}), (6, {6, 7, 8, 9})):
+        # Codes 0x22 with the scales as they are: other values, all finite.
+        def spoil(caches: Any, owner: int = owner) -> None:
+            data = adapter.text.head_dim // 2
+            caches.main[owner].unflatten(1, (-1, data + data // 8))[..., :data] = 0x22
+
+        assert changed_layers(adapter, tokens, spoil) == readers
+
+
+def test_layers_use_the_index_list_of_their_source(adapter: Adapter, tokens: list[int]) -> None:
+    def flip(caches: Any, owner: int) -> None:
+        section = caches.index[owner]
+        data = section.shape[1] // 17 * 16
+        section[:, :data] ^= 0x88  # signs of all index keys
+
+    for owner, readers in ((2, {2, 3}), (4, {4, 5}), (6, {6, 7, 8, 9})):
+        assert changed_layers(adapter, tokens, lambda caches, owner=owner: flip(caches, owner)) == readers
+
+
+def test_each_layer_reads_its_own_window(adapter: Adapter, tokens: list[int]) -> None:
+    for layer in (0, 3, 9):
+
+        def spoil(caches: Any, layer: int = layer) -> None:
+            caches.rings[f"layers.{layer}"][..., :64] = 0x31
+
+        assert changed_layers(adapter, tokens, spoil) == {layer}
+
+
+def test_reindexing_stays_inside_the_candidate_blocks(adapter: Adapter, tokens: list[int]) -> None:
+    step = adapter._run(tokens)[0]
+    size, rows = adapter.text.candidate_block_size, []
+    assert step.blocks is not None
+    for pos in range(len(tokens)):
+        blocks = {b for b in step.blocks[pos].tolist() if b >= 0}
+        picked = [j for j in step.selected[8][pos].tolist() if j >= 0]
+        assert {j // size for j in picked} <= blocks and pos // size in blocks
+        assert len(picked) == min(16, pos + 1) and picked == sorted(set(picked)) and picked[-1] <= pos
+        rows.append(len(blocks))
+    assert rows[-1] == 8 < -(-len(tokens) // size), "the sequence is long enough for the limit to bite"
+
+
+def test_image_rows_skip_engram_and_cut_the_look_back(adapter: Adapter) -> None:
+    text, model = adapter.text, adapter.model
+    image = text.vocab_size + 2
+    ids = [10, 20, image, image, 30, 40, 50, 60]
+    batch = adapter.batch(ids, 0, len(ids), [])
+    streams = torch.randn(len(ids), text.hc_mult, text.hidden_size, generator=torch.Generator().manual_seed(2)).bfloat16()
+    for module in model.engrams.values():
+        codes, scales = module.fetch(batch)
+        new = module(streams, (codes, scales), batch.image)
+        same = [torch.equal(new[t], streams[t]) for t in range(len(ids))]
+        assert same == [False, False, True, True, False, False, False, False]
+        # The row after an image looks back on nothing, as if the sequence started there.
+        fresh = adapter.batch(ids[4:], 0, 4, [])
+        again = module.fetch(fresh)
+        for a, b in zip((codes, scales), again, strict=True):
+            assert torch.equal(a[4:].view(torch.uint8), b.view(torch.uint8))
+
+
+def test_image_rows_are_routed_with_their_own_bias(adapter: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
+    moe = adapter.model.layers[0].moe
+    x = torch.randn(1, adapter.text.hidden_size, generator=torch.Generator().manual_seed(4)).bfloat16()
+    plain, image = torch.tensor([False]), torch.tensor([True])
+    text_y, image_y = moe(x, plain), moe(x, image)
+    assert not torch.equal(text_y, image_y), "the two biases of the golden checkpoint choose other experts"
+
+
+def test_the_context_reaches_across_every_part(adapter: Adapter, tokens: list[int]) -> None:
+    """A token outside the window of every later row still changes them, through the compressed branch."""
+    other = [*tokens]
+    other[20] = other[20] % 480 + 7
+    a, b = (adapter.logits(ids, [], [119], None) for ids in (tokens, other))
+    assert not np.array_equal(a, b)
+
+
+def test_draft_and_vision_weights_load(adapter: Adapter) -> None:
+    model = adapter.model
+    assert len(model.draft_layers) == 2
+    assert model.draft_head["mtp.0.main_proj.weight"].shape == (128, 384)
+    assert {"mtp.1.markov_head.head.weight", "mtp.1.confidence_head.proj.weight", "mtp.1.norm.weight"} <= set(model.draft_head)
+    assert model.vision["vision.patch_embed.proj.weight"].shape == (64, 588) and "aligner.w2.bias" in model.vision
+    assert not any(name.startswith("mtp.0.attn") for name in model.draft_head), "layers hold those"
+
+
+def test_every_tensor_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from deepinfer.model.checkpoint import Checkpoint
+
+    read: list[str] = []
+    original = Checkpoint.read_into
+
+    def record(self: Any, name: str, out: Any, rows: Any = None) -> None:
+        read.append(name)
+        original(self, name, out, rows)
+
+    monkeypatch.setattr(Checkpoint, "read_into", record)
+    progress: list[tuple[int, int]] = []
+    model = load_model(GOLDEN_CHECKPOINT, identity_vocabulary=True, progress=lambda a, b: progress.append((a, b)))
+    with Checkpoint.open(GOLDEN_CHECKPOINT) as checkpoint:
+        assert sorted(read) == sorted(checkpoint.inventory)
+        total = sum(s.nbytes for s in checkpoint.inventory.values())
+    assert progress[-1] == (total, total) and progress == sorted(progress)
+    assert model.memory.device == total and model.memory.mapped == 0
+
+
+def test_mapped_engram_tables_give_the_same_logits(adapter: Adapter, tokens: list[int]) -> None:
+    mapped = load_model(GOLDEN_CHECKPOINT, identity_vocabulary=True, engram_storage="host")
+    tables = sum(e.weights.table.numel() + e.weights.table_scale.numel() for e in mapped.engrams.values())
+    assert mapped.memory.mapped == tables > 0 and mapped.memory.device == adapter.model.memory.device - tables
+    batch = adapter.batch(tokens, 0, len(tokens), [119])
+    assert torch.equal(mapped.forward(batch, mapped.new_caches(4, 2)), adapter.model.forward(batch, adapter.caches()))
+
+
+def test_a_rank_loads_its_experts_and_refuses_to_run_alone(adapter: Adapter) -> None:
+    parts = [load_model(GOLDEN_CHECKPOINT, identity_vocabulary=True, rank=r, world_size=2) for r in range(2)]
+    whole = adapter.model.layers[2].moe.weights
+    for rank, part in enumerate(parts):
+        weights = part.layers[2].moe.weights
+        assert (weights.first_expert, weights.local_experts) == (4 * rank, 4)
+        for mine, all_ in zip(weights.w13.tensors, whole.w13.tensors, strict=True):
+            assert torch.equal(mine, all_[4 * rank : 4 * rank + 4])
+    rows = [p.engrams[1].weights.table.shape[0] for p in parts]
+    assert sum(rows) == adapter.model.engrams[1].weights.table.shape[0]
+    with pytest.raises(NotSupportedError, match="2 ranks"):
+        parts[0].forward(adapter.batch([5], 0, 1, [0]), adapter.caches())

@@ -1,0 +1,59 @@
+"""The text model against an independent float64 implementation (`tests/model/golden`).
+
+`compare_model.py` there is the reader of those files; how to read its result stands in its docstring. Whole forwards of a
+random network are chaotic at rounding level, so the teacher-forced layer pieces are the sharp instrument: here each must
+stay at or below a tenth of its limit.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import golden_adapter
+
+GOLDEN = Path(__file__).parent / "golden"
+TENTH = 0.1
+
+
+@pytest.fixture(scope="module")
+def compare() -> Any:
+    sys.path.insert(0, str(GOLDEN))
+    try:
+        import compare_model
+    finally:
+        sys.path.remove(str(GOLDEN))
+    return compare_model
+
+
+@pytest.fixture(scope="module")
+def adapter() -> golden_adapter.Adapter:
+    return golden_adapter.factory(str(GOLDEN / "checkpoint"))
+
+
+@pytest.mark.parametrize("part", ["logits", "greedy", "index", "records"])
+def test_free_running(part: str, compare: Any, adapter: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    result = compare.run(adapter, str(GOLDEN), [part])
+    printed = capsys.readouterr().out
+    assert result == {part: "PASS"}, printed
+    if part == "logits":
+        compared, skipped = map(int, re.search(r"compared (\d+), skipped \(NotImplementedError\) (\d+)", printed).groups())
+        assert (compared, skipped) == (13, 4), "every text-only, untruncated sequence takes part"
+
+
+def test_layer_pieces_stay_below_a_tenth_of_their_limits(
+    compare: Any, adapter: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = compare.run(adapter, str(GOLDEN), ["layers"])
+    printed = capsys.readouterr().out
+    assert result == {"layers": "PASS"}, printed
+    worst = {k: float(v) for k, v in re.findall(r"(\w[\w ]*?) (\d+\.\d+)", printed.split("worst error / limit: ")[1])}
+    assert set(worst) == {"engram", "collapse_norm", "attention", "ffn", "mix X", "mix p"}
+    assert all(value <= TENTH for value in worst.values()), worst
+    lists = re.findall(r"layer (\d+): rows equal (\d+)/(\d+), violations (\d+)", printed)
+    assert [int(row[0]) for row in lists] == [2, 4, 6, 8]
+    assert all(int(row[3]) == 0 for row in lists), lists
