@@ -1,19 +1,9 @@
 """Sparse attention: one op for prefill, decode and draft rows.
 
-The order of the arithmetic is part of the contract, because a row must give the same bits alone, in any batch, under
-any padding and at any chunk border:
-
-* Keys of a row sit in fixed slots. The window section has `window` slots; slot i is position `p - window + 1 + i`. The
-  selected section follows at the next multiple of 64 and has one slot per column of `indices`. A key that does not
-  exist (position < 0, index -1) leaves its slot empty; it is never moved up.
-* Slots form tiles of `KEY_TILE` = 64, each from one section. A tile without a key contributes exactly nothing, so it
-  may be skipped, and trailing columns of -1 change no bit.
-* score = (q . k) * scale, the dot accumulated in fp32. A backend chooses the order inside a dot and inside a tile, once
-  per static signature. The reference takes M as the exact maximum over all keys of the row and head before any
-  exponential; P = exp(score - M).
-* The denominator adds the fp32 P of a tile by halving (column i + column i+32, then 16, …), then tiles in order from 0,
-  then exp(sink - M). The numerator adds, in tile order, bf16(P) . V of each tile, accumulated in fp32.
-* out = bf16(numerator / denominator). A row with no key gives zeros.
+The order of the arithmetic is part of the contract (`_ORDER` below), because a row must give the same bits alone, in
+any batch, under any padding and at any chunk border. It leaves a backend the order inside a dot and inside a tile. The
+reference works in two passes: the exact maximum over all keys first, so nothing is ever rescaled; within a tile it adds
+P by halving (column i + column i+32, then 16, …).
 """
 
 from __future__ import annotations
@@ -30,6 +20,15 @@ from .spec import BF16, F32, I32, U8, Cost, define, result, scalar, tensor
 
 KEY_TILE = 64
 """Keys per tile of the fixed reduction order."""
+
+_ORDER = """Order of the arithmetic: the keys of a row sit in fixed slots. Slot i of the window section, i < window, is
+    position p-window+1+i; the selected section starts at the next multiple of 64 and has one slot per column of
+    `indices`. A key that does not exist (position < 0, index -1) leaves its slot empty, nothing moves up. Slots form
+    tiles of 64. score = (q . k) * scale with the dot accumulated in fp32. The denominator adds the sums of fp32 P of
+    tiles 0, 1, 2, …, then exp(sink - M) once; the numerator adds the fp32 products bf16(P) . V of tiles 0, 1, 2, …;
+    the quotient is rounded once to bf16. A tile without a key adds exactly nothing and may be skipped, so trailing
+    columns of -1 change no bit. M is the maximum over the keys of the row and head; a running maximum with rescaling in
+    tile order is allowed. The order inside a dot and inside a tile is a backend's choice, once per static signature."""
 
 
 def _cost(d: Mapping[str, int]) -> Cost:
@@ -70,8 +69,9 @@ SPARSE_ATTENTION = define(
         them; a key present in both sections counts twice. The sink adds exp(sink - M) to the denominator only. P is
         rounded to bf16 for P.V, the denominator sums fp32 P. Rows without a key (padding) give zeros. Bytes that are
         not asked for (unread ring slots, entries and pages, other rows) may hold anything, NaN codes included. A NaN
-        among a row's own keys, or an infinite score, makes the output of that row and head NaN. The order of sums is
-        fixed by slots in tiles of 64; see the module. R >= window - 1; the three optional arguments go together.""",
+        among a row's own keys, a score of +infinity, or scores of -infinity alone make the output of that row and head
+        NaN. R >= window - 1; the three optional arguments go together. """
+    + _ORDER,
     numerics=Accumulated("window+K"),
     cost=_cost,
     samples=samples.sparse_attention,
