@@ -31,9 +31,12 @@ def tree_sum(x: Tensor) -> Tensor:
     torch.sum does not promise.
     """
     while (width := x.shape[-1]) > 1:
-        half = width // 2
-        folded = x[..., :half] + x[..., half : 2 * half]
-        x = folded if width % 2 == 0 else torch.cat((folded, x[..., -1:]), dim=-1)
+        if width % 2 == 0:
+            first, second = x.chunk(2, dim=-1)
+            x = first + second
+        else:
+            first, second, last = x.split((width // 2, width // 2, 1), dim=-1)
+            x = torch.cat((first + second, last), dim=-1)
     return x
 
 

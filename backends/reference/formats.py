@@ -83,15 +83,17 @@ def decode_e8m0(scale: Tensor) -> Tensor:
     return _lookup("e8m0", scale).view(scale.shape)
 
 
-def encode_e8m0_ceil(amax: Tensor, limit: float) -> Tensor:
-    """Scale byte e + 127 of the smallest power of two 2^e >= amax / limit; int32.
+def encode_e8m0_ceil(amax: Tensor, limit: float) -> tuple[Tensor, Tensor]:
+    """The smallest power of two 2^e >= amax / limit: its scale byte e + 127 (uint8) and 2^-e (fp32).
 
-    `amax` must be a normal fp32 number with amax / limit >= 2^-126; infinity and NaN give 255.
+    `amax` must be a normal fp32 number with amax / limit >= 2^-126; infinity and NaN give 255 and NaN.
     The product with the fp32 reciprocal of `limit` (448 or 6) lands in the right binade for every fp32 mantissa.
     """
-    ratio = amax * (1.0 / limit)
-    byte = ((ratio.view(torch.int32) - 1) >> 23) + 1
-    return byte.clamp_(max=255)
+    below = (amax * (1.0 / limit)).view(torch.int32).sub_(1).bitwise_right_shift_(23)  # e + 126; 254, 255 if not finite
+    return (
+        _lookup("e8m0_ceil_byte", below).view(amax.shape),
+        _lookup("e8m0_ceil_inverse", below).view(amax.shape),
+    )
 
 
 def quantize_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -105,9 +107,8 @@ def quantize_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
         maximum is taken as at least 1e-4). A group holding NaN or infinity has scale byte 255 and codes 0x7F.
     """
     groups = x.reshape(*x.shape[:-1], x.shape[-1] // FP8_GROUP, FP8_GROUP)
-    byte = encode_e8m0_ceil(groups.abs().amax(-1).clamp_(min=FP8_FLOOR), E4M3_MAX)
-    codes = encode_e4m3(groups * _lookup("e8m0_inverse", byte).view(*byte.shape, 1))
-    return codes.view(x.shape), byte.to(torch.uint8)
+    scale, inverse = encode_e8m0_ceil(groups.abs().amax(-1).clamp_(min=FP8_FLOOR), E4M3_MAX)
+    return encode_e4m3(groups * inverse.unsqueeze(-1)).view(x.shape), scale
 
 
 def dequantize_fp8(codes: Tensor, scale: Tensor) -> Tensor:
@@ -127,9 +128,8 @@ def quantize_fp4_pow2(x: Tensor) -> tuple[Tensor, Tensor]:
         maximum is taken as at least 6 * 2^-126). A group holding NaN or infinity has scale byte 255 and codes 0.
     """
     groups = x.reshape(*x.shape[:-1], x.shape[-1] // FP4_POW2_GROUP, FP4_POW2_GROUP)
-    byte = encode_e8m0_ceil(groups.abs().amax(-1).clamp_(min=FP4_POW2_FLOOR), E2M1_MAX)
-    codes = encode_e2m1(groups * _lookup("e8m0_inverse", byte).view(*byte.shape, 1))
-    return pack_e2m1(codes.view(x.shape)), byte.to(torch.uint8)
+    scale, inverse = encode_e8m0_ceil(groups.abs().amax(-1).clamp_(min=FP4_POW2_FLOOR), E2M1_MAX)
+    return pack_e2m1(encode_e2m1(groups * inverse.unsqueeze(-1)).view(x.shape)), scale
 
 
 def dequantize_fp4_pow2(packed: Tensor, scale: Tensor) -> Tensor:
@@ -166,7 +166,8 @@ def dequantize_fp4_e4m3(packed: Tensor, scale: Tensor) -> Tensor:
 
 def _lookup(name: str, index: Tensor) -> Tensor:
     """Entries of a constant table, flat. index_select over one dim is several times faster than a cast or indexing."""
-    return torch.index_select(_table(name, index.device), 0, index.reshape(-1).int())
+    flat = index.reshape(-1)
+    return torch.index_select(_table(name, index.device), 0, flat if flat.dtype == torch.int32 else flat.int())
 
 
 def _table(name: str, device: torch.device) -> Tensor:
@@ -188,9 +189,11 @@ def _make_table(name: str) -> Tensor:
     if name == "e4m3":
         return torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).to(torch.float32)
     byte = torch.arange(256, dtype=torch.int32)
-    if name == "e8m0_inverse":  # 2^(127-b) for the bytes the quantisers make (1..253), NaN for 255
-        bits = (254 - byte).clamp_(min=0) << 23
-        bits[255] = 0x7FC00000
+    if name == "e8m0_ceil_byte":  # indexed by e + 126
+        return (byte + 1).clamp_(max=255).to(torch.uint8)
+    if name == "e8m0_ceil_inverse":  # 2^-e; the quantisers make e from -126 to 126
+        bits = (253 - byte).clamp_(min=0) << 23
+        bits[254:] = 0x7FC00000
         return bits.view(torch.float32)
     bits = byte << 23
     bits[0], bits[255] = 0x00400000, 0x7FC00000

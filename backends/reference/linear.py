@@ -38,8 +38,13 @@ def linear_bf16(x: Tensor, handle: WeightHandle, fp32_out: bool, out: Tensor | N
 
 def expand_blocks(weight: Tensor, scale: Tensor) -> Tensor:
     """fp32 [N, K] of E4M3 codes [N, K] and one E8M0 byte per 32x32 block; the last blocks may be partial in N."""
-    rows = decode_e8m0(scale).repeat_interleave(FP8_GROUP, dim=0)[: weight.shape[0]]
-    return decode_e4m3(weight).view(*rows.shape, FP8_GROUP).mul_(rows.unsqueeze(-1)).view(weight.shape)
+    n, k = weight.shape
+    rows, columns = scale.shape
+    values = decode_e4m3(weight)
+    if n % FP8_GROUP:
+        values = torch.cat((values, values.new_zeros(rows * FP8_GROUP - n, k)))
+    values.view(rows, FP8_GROUP, columns, FP8_GROUP).mul_(decode_e8m0(scale).view(rows, 1, columns, 1))
+    return values[:n]
 
 
 def _multiply(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:

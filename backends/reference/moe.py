@@ -10,7 +10,7 @@ from ...ops.spec import WeightHandle
 from .common import finish
 from .formats import FP8_GROUP, decode_e8m0, dequantize_fp8, quantize_fp8, unpack_e2m1
 from .portable import sigmoid, softplus
-from .tiles import CHUNK_ELEMENTS, multiply_tiles, pad_rows, tile_groups
+from .tiles import CHUNK_ELEMENTS, multiply_tiles, tile_groups, whole_tiles
 
 WEIGHT_SUM_FLOOR = 1e-20
 NAN_KEY = -(2**31)
@@ -82,7 +82,7 @@ def grouped_linear(
     product: Tensor | None = None
     for first in range(0, len(groups), step):
         chosen = torch.tensor(groups[first : first + step], device=xq.device)
-        expanded = pad_rows(expand_fp4(weight.index_select(0, chosen), scale.index_select(0, chosen)))
+        expanded = whole_tiles(expand_fp4(weight.index_select(0, chosen), scale.index_select(0, chosen)))
         if product is None:
             product = torch.empty((begins[-1], expanded.shape[1]), dtype=torch.float32, device=xq.device)
         for i in range(len(chosen)):

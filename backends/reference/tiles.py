@@ -18,7 +18,7 @@ CHUNK_ELEMENTS = 1 << 24
 """Weights are expanded to fp32 at most this many elements at a time (64 MiB)."""
 
 Expand = Callable[[int, int], Tensor]
-"""(first row, end row) -> fp32 weight rows [end - first, K]."""
+"""(first row, end row) -> a fresh fp32 tensor of weight rows [end - first, K]; rows may follow up to a whole tile."""
 
 
 def round_up(n: int) -> int:
@@ -31,8 +31,14 @@ def pad_rows(x: Tensor) -> Tensor:
     *lead, rows, columns = x.shape
     padded = torch.empty((*lead, round_up(rows), columns), dtype=torch.float32, device=x.device)
     padded[..., :rows, :] = x
-    padded[..., rows:, :] = 0.0
+    if rows % TILE:
+        padded[..., rows:, :] = 0.0
     return padded
+
+
+def whole_tiles(x: Tensor) -> Tensor:
+    """A fresh fp32 [..., M, K] itself if its rows fill whole tiles, else a padded copy."""
+    return x if x.shape[-2] % TILE == 0 else pad_rows(x)
 
 
 def multiply_tiles(x: Tensor, weight: Tensor, out: Tensor) -> None:
@@ -44,7 +50,7 @@ def multiply_tiles(x: Tensor, weight: Tensor, out: Tensor) -> None:
 
 def matmul(x: Tensor, weight: Tensor) -> Tensor:
     """x [M, K] @ weight [N, K].T in fp32, fp32 [M, N]; inputs of any float dtype are widened first."""
-    return matmul_expanded(x, weight.shape[0], lambda first, end: weight[first:end])
+    return matmul_expanded(x, weight.shape[0], lambda first, end: weight[first:end].to(torch.float32, copy=True))
 
 
 def matmul_expanded(x: Tensor, n: int, expand: Expand) -> Tensor:
@@ -59,12 +65,12 @@ def matmul_expanded(x: Tensor, n: int, expand: Expand) -> Tensor:
     out = torch.empty((padded.shape[0], round_up(n)), dtype=torch.float32, device=x.device)
     step = chunk_rows(x.shape[1])
     if n <= step:
-        multiply_tiles(padded, pad_rows(expand(0, n)), out)
+        multiply_tiles(padded, whole_tiles(expand(0, n)), out)
         return out[:rows, :n]
     for first in range(0, n, step):
         end = min(n, first + step)
         part = torch.empty((padded.shape[0], round_up(end - first)), dtype=torch.float32, device=x.device)
-        multiply_tiles(padded, pad_rows(expand(first, end)), part)
+        multiply_tiles(padded, whole_tiles(expand(first, end)), part)
         out[:, first : first + part.shape[1]] = part
     return out[:rows, :n]
 

@@ -90,8 +90,9 @@ def test_scale_exponent_is_exact_for_every_mantissa(limit: int) -> None:
     border = int(np.float32(limit).view(np.int32)) & 0x7FFFFF
     power = int(np.log2(limit))
     value = (mantissa | 130 << 23).view(torch.float32)
-    byte = formats.encode_e8m0_ceil(value, float(limit))
-    assert byte.equal((130 - power + (mantissa > border)).int())
+    byte, inverse = formats.encode_e8m0_ceil(value, float(limit))
+    assert byte.equal((130 - power + (mantissa > border)).to(torch.uint8))
+    assert inverse.equal(torch.where(mantissa > border, 2.0 ** (power - 4), 2.0 ** (power - 3)))
 
 
 @pytest.mark.parametrize(
