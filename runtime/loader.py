@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tqdm import tqdm
+
 from ..hal import env
 from ..hal.backend import Backend
 from ..hal.catalog import load_backend
@@ -101,7 +103,14 @@ def _load_model(args: EngineArgs, path: Path, device: Device) -> Model:
         "engram_storage": _engram_storage(args),
         "load_format": args.load_format,
     }
-    return Model.load(path, **options)
+    # Shown on a terminal, and only where loading takes longer than a moment.
+    with tqdm(unit="B", unit_scale=True, desc="weights", leave=False, disable=None, delay=1.0) as bar:
+
+        def advance(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        return Model.load(path, progress=advance, **options)
 
 
 def _engram_storage(args: EngineArgs) -> str:
