@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import sampling_oracle as oracle
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deepinfer.backends.reference.sampling  # noqa: F401
+import sampling_oracle as oracle
 from deepinfer.hal.errors import ContractError, InvalidArgumentError
 from deepinfer.ops import sampling as ops
 from deepinfer.ops.spec import SPECS
@@ -143,9 +143,8 @@ def log_probabilities(z: np.ndarray, inverse: np.ndarray | None, threshold: np.n
 @pytest.mark.parametrize("sample", samples("token_logprobs"), ids=lambda s: s.label)
 def test_token_logprob_samples(sample: object) -> None:
     z, tokens, inverse, threshold, last = numpy_args(sample.args)  # type: ignore[attr-defined]
-    want = [
-        -9999.0 if tokens[r] < 0 else log_probabilities(z, inverse, threshold, last, r)[tokens[r]] for r in range(len(z))
-    ]
+    logs = [log_probabilities(z, inverse, threshold, last, r) for r in range(len(z))]
+    want = [-9999.0 if t < 0 else row[t] for t, row in zip(tokens, logs, strict=True)]
     assert_same(SPECS["token_logprobs"].run(*sample.args), want)  # type: ignore[attr-defined]
 
 
@@ -332,15 +331,20 @@ def test_invalid_rows_are_flagged_draw_the_fallback_and_leave_others_alone() -> 
     assert ops.top_logprobs(bad, 2)[0][:, 0].tolist()[::2] == [-1, -1, -1]
 
 
-def test_a_mixed_batch_of_greedy_and_sampled_rows_is_the_rows_alone() -> None:
+@pytest.mark.parametrize("top_p", [1.0, 0.9])
+def test_a_mixed_batch_of_greedy_and_sampled_rows_is_the_rows_alone(top_p: float) -> None:
     z = logits(6, 400)
+    z[2, [17, 300, 301]] = 50.0
     inverse = f32(INF, 1.0, INF, 0.5, 2.0, INF)
     seeds, positions = torch.arange(6) + 100, torch.arange(6)
-    kept = ops.sample_filter(z, inverse)
+    filters = (torch.full((6,), 40, dtype=torch.int32), torch.full((6,), ops.fixed31(top_p)))
+    kept = ops.sample_filter(z, inverse, *filters)
+    assert kept.count[inverse == INF].tolist() == [1, 1, 1]
     together = ops.sample_draw(z, inverse, kept, seeds, positions)
     for r in range(6):
         row = slice(r, r + 1)
-        alone = ops.sample_filter(z[row], inverse[row])
+        alone = ops.sample_filter(z[row], inverse[row], *(t[row] for t in filters))
+        assert [bits(t) for t in alone] == [bits(t[row]) for t in kept]
         assert ops.sample_draw(z[row], inverse[row], alone, seeds[row], positions[row]) == together[r]
 
 
@@ -410,11 +414,11 @@ def test_another_seed_position_or_purpose_gives_another_stream() -> None:
 
 
 def test_equal_scores_past_the_fp32_range_still_give_a_kept_token() -> None:
-    z = f32(-3e38, -3.2e38, -INF, -3.1e38)[None]
+    z = f32(-INF, -3.2e38, -3e38, -3.1e38)[None]
     inverse = f32(4.0)
     kept = ops.sample_filter(z, inverse)
     assert kept.count.item() == 3
-    assert ops.sample_draw(z, inverse, kept, i64(1), i64(1)).item() == 0
+    assert ops.sample_draw(z, inverse, kept, i64(1), i64(1)).item() == 2
 
 
 # ---- log-probabilities ------------------------------------------------------------------------------------------

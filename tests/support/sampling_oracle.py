@@ -1,4 +1,4 @@
-"""`docs/numerics.md` carried out a second time, row by row with numpy and Python integers, for tests of the sampling ops.
+"""`docs/numerics.md` carried out a second time, row by row with numpy and Python integers, to test sampling with.
 
 Coefficients are read from the document. numpy's float32 arithmetic rounds once per operation and never contracts.
 """

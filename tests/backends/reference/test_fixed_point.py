@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import sampling_oracle as oracle
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sampling_oracle as oracle
 from deepinfer.backends.reference import fixed_point as fp
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import sampling_oracle as oracle
 import torch
 
+import sampling_oracle as oracle
 from deepinfer.backends.reference.philox import draw_words, philox
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import sampling_oracle as oracle
 import torch
 
+import sampling_oracle as oracle
 from deepinfer.backends.reference import portable_math as pm
 
 UNIT = 2.0**-24
