@@ -131,7 +131,7 @@ class Verdict:
 
 
 class Registry:
-    """All kernels, and the process-wide choices that select among them. Thread-safe; a change drops cached selections."""
+    """All kernels, and the process-wide choices among them. Thread-safe; a change drops cached selections."""
 
     def __init__(self) -> None:
         self._kernels: dict[str, list[Kernel]] = {}
@@ -152,7 +152,9 @@ class Registry:
         with self._lock:
             known = self._kernels.setdefault(kernel.op, [])
             if any((k.id, k.version) == (kernel.id, kernel.version) for k in known):
-                raise BackendError(f"kernel {kernel.id!r} for op {kernel.op!r} version {kernel.version} registered twice")
+                raise BackendError(
+                    f"kernel {kernel.id!r} for op {kernel.op!r} version {kernel.version} registered twice"
+                )
             known.append(kernel)
         self._changed()
         return kernel
@@ -316,7 +318,9 @@ def parse_pins(text: str) -> list[tuple[str, str]]:
     for entry in filter(None, (part.strip() for part in text.split(","))):
         op, equals, kernel = entry.partition("=")
         if not (op and equals and kernel):
-            raise InvalidArgumentError("DEEPINFER_PIN", entry, "comma-separated OP=BACKEND or OP=BACKEND:KERNEL, OP may be a glob")
+            raise InvalidArgumentError(
+                "DEEPINFER_PIN", entry, "comma-separated OP=BACKEND or OP=BACKEND:KERNEL, OP may be a glob"
+            )
         pins.append((op.strip(), kernel.strip()))
     return pins
 
@@ -345,8 +349,20 @@ def kernel(
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
         REGISTRY.add(
             Kernel(
-                op, version, backend, fn, name, priority, source, device_types, archs, supports, layout, prepare,
-                workspace, fast,
+                op,
+                version,
+                backend,
+                fn,
+                name,
+                priority,
+                source,
+                device_types,
+                archs,
+                supports,
+                layout,
+                prepare,
+                workspace,
+                fast,
             )
         )
         return fn

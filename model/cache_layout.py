@@ -1,8 +1,8 @@
 """Bytes of the caches: where each layer's records lie inside a page and inside a sequence's state.
 
 Two pools hold everything a sequence leaves behind. *Pages* grow with it: one page covers 128 tokens, and every owner of
-compressed KV or index keys has its own byte range in it, so one block table serves all. *State slots* have a fixed size:
-one window ring per layer and one compressor ring per ratio-2 owner. Pure Python; the tensors are in `caches.py`.
+compressed KV or index keys has its own byte range in it, so one block table serves all. *State slots* have a fixed
+size: one window ring per layer and one compressor ring per ratio-2 owner. Pure Python; the tensors are in `caches.py`.
 """
 
 from __future__ import annotations

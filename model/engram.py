@@ -1,7 +1,7 @@
 """Engram memory: hashed n-gram rows written into the residual streams at a few layers.
 
 A released table is 94 GiB, so it may stay in host memory, mapped from the checkpoint. Which rows a step needs follows
-from its token ids alone: they are gathered by a worker thread from the start of the forward, while the layers below run.
+from its token ids alone: they are gathered by a worker thread from the start of the forward on, while layers run.
 """
 
 from __future__ import annotations

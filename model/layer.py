@@ -55,9 +55,7 @@ class Layer:
     moe_mix: HyperConnection
     moe: MoE
 
-    def __call__(
-        self, streams: torch.Tensor, pending: torch.Tensor, step: Step
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def __call__(self, streams: torch.Tensor, pending: torch.Tensor, step: Step) -> tuple[torch.Tensor, torch.Tensor]:
         """Run both sub-layers; shapes as in `HyperConnection`."""
         y = self.attention(self.attention_mix.enter(streams, pending), step)
         streams, pending = self.attention_mix.leave(streams, y)

@@ -31,6 +31,7 @@ Progress = Callable[[int], None]
 # One reader thread per core hides the page-cache copy of many small tensors; more gains nothing.
 READERS = 4
 
+
 class Source(Protocol):
     """Where tensors come from: a checkpoint, or a generator of dummy values."""
 
@@ -117,7 +118,9 @@ class Loader:
         sizes = [s.shape[0] for s in specs]
         shape = (len(groups), sum(sizes), *specs[0].shape[1:])
         out = torch.empty(shape, dtype=torch_dtype(specs[0].dtype))
-        jobs = [job for names, part in zip(groups, out, strict=True) for job in zip(names, part.split(sizes), strict=True)]
+        jobs = [
+            job for names, part in zip(groups, out, strict=True) for job in zip(names, part.split(sizes), strict=True)
+        ]
         self._read(jobs)
         return out.to(self.device)
 
@@ -168,7 +171,9 @@ class Loader:
 
     def _mix(self, prefix: str, part: str) -> HyperConnection:
         fn, base, scale = (self.tensor(f"{prefix}.hc_{part}_{kind}") for kind in ("fn", "base", "scale"))
-        return HyperConnection(HyperWeights(fn, base, scale, self.tensor(f"{prefix}.{part}_norm.weight")), self.config.text)
+        return HyperConnection(
+            HyperWeights(fn, base, scale, self.tensor(f"{prefix}.{part}_norm.weight")), self.config.text
+        )
 
     def _attention(self, role: LayerRole) -> AttentionWeights:
         p = f"{role.prefix}.attn"

@@ -50,7 +50,7 @@ def load_model(
         max_model_len: longest sequence in tokens; sizes the rotary tables. None = the configuration's limit.
         rank, world_size: this process's part of the routed experts and Engram rows.
         engram_storage: 'device', 'host' (tables stay mapped from the files), or 'auto' by size.
-        load_format: 'auto' reads the files; 'dummy' reads config.json and tokenizer.json alone and makes up the weights.
+        load_format: 'auto' reads the files; 'dummy' reads config.json and tokenizer.json alone and makes weights up.
         max_draft: most draft tokens a step may verify; sizes the rings.
         identity_vocabulary: use the identity Engram table instead of the tokenizer's (tests only).
         progress: called with (bytes read so far, bytes to read).
@@ -163,7 +163,9 @@ def _model_length(text: TextConfig, wanted: int | None) -> int:
     if wanted is None:
         return text.max_position_embeddings
     if not 1 <= wanted <= text.max_position_embeddings:
-        raise errors.InvalidArgumentError("max_model_len", wanted, f"1 to {text.max_position_embeddings} for this model")
+        raise errors.InvalidArgumentError(
+            "max_model_len", wanted, f"1 to {text.max_position_embeddings} for this model"
+        )
     return wanted
 
 
@@ -172,4 +174,3 @@ def _tables_on_host(specs: Iterable[TensorSpec], storage: EngramStorage) -> bool
         raise errors.InvalidArgumentError("engram_storage", storage, "auto, host or device")
     size = sum(s.nbytes for s in specs if s.kind == "engram_table")
     return storage == "host" or (storage == "auto" and size > HOST_TABLE_BYTES)
-

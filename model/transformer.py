@@ -33,8 +33,8 @@ class Memory:
 class Model:
     """A loaded DeepSeek-V4.1 text model.
 
-    `Model.load` makes one from a checkpoint directory. Weights of the draft layers, the draft head and the vision tower are
-    loaded too; `draft_layers`, `draft_head` and `vision` hold them.
+    `Model.load` makes one from a checkpoint directory. The draft layers, the draft head and the vision tower are loaded
+    too; `draft_layers`, `draft_head` and `vision` hold their weights.
     """
 
     def __init__(
@@ -118,9 +118,7 @@ class Model:
         """Residual streams bf16 [T, m, D] and pending mix fp32 [T, m] of the embedded tokens."""
         return ops.embed_streams(batch.tokens, self.embed, self.config.text.hc_mult)
 
-    def remember(
-        self, number: int, streams: torch.Tensor, rows: dict[int, Future[Rows]], batch: Batch
-    ) -> torch.Tensor:
+    def remember(self, number: int, streams: torch.Tensor, rows: dict[int, Future[Rows]], batch: Batch) -> torch.Tensor:
         """Engram update at the entry of a layer, where it has one; waits for the layer's rows."""
         if number not in self.engrams:
             return streams

@@ -11,10 +11,20 @@ from .engram import engram_gate, engram_gather, engram_hash
 from .hyper_connections import hc_coefficients, hc_collapse, hc_expand
 from .index import block_select, index_query_pack, index_score, index_score_blocks, topk_select
 from .kv import (
-    compress_pool, compressed_store, compressor_ring_store, index_key_store, window_pack, window_store,
+    compress_pool,
+    compressed_store,
+    compressor_ring_store,
+    index_key_store,
+    window_pack,
+    window_store,
 )  # fmt: skip
 from .linear import (
-    linear_bf16, linear_bf16_prepare, linear_fp8, linear_fp8_grouped, linear_fp8_grouped_prepare, linear_fp8_prepare,
+    linear_bf16,
+    linear_bf16_prepare,
+    linear_fp8,
+    linear_fp8_grouped,
+    linear_fp8_grouped_prepare,
+    linear_fp8_prepare,
 )  # fmt: skip
 from .moe import grouped_linear, grouped_linear_prepare, moe_combine, moe_gate, moe_pack, swiglu_quant
 from .norm import rms_norm

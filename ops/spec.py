@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from ..hal.errors import ContractError
-from ..hal.registry import REGISTRY, CONTRACT_LAYOUT, Kernel, Signature
+from ..hal.registry import CONTRACT_LAYOUT, REGISTRY, Kernel, Signature
 from .numerics import Numerics
 
 BF16 = torch.bfloat16
@@ -234,8 +234,13 @@ def dims(text: str) -> tuple[Dim, ...]:
 
 
 def tensor(
-    name: str, shape: str, *dtypes: torch.dtype, optional: bool = False, mutable: bool = False,
-    layout: str = "contiguous", host: bool = False,
+    name: str,
+    shape: str,
+    *dtypes: torch.dtype,
+    optional: bool = False,
+    mutable: bool = False,
+    layout: str = "contiguous",
+    host: bool = False,
 ) -> TensorArg:
     """Describe a tensor argument; see `TensorArg`."""
     return TensorArg(name, dims(shape), dtypes, optional, mutable, layout, host)
@@ -259,15 +264,32 @@ def result(name: str, shape: str, *dtypes: torch.dtype) -> Result:
 
 
 def define(
-    name: str, *, version: int, family: str, args: Sequence[Arg], outs: Sequence[Result], dynamic: str,
-    semantics: str, numerics: Numerics, cost: Callable[[Mapping[str, int]], Cost], samples: Samples,
+    name: str,
+    *,
+    version: int,
+    family: str,
+    args: Sequence[Arg],
+    outs: Sequence[Result],
+    dynamic: str,
+    semantics: str,
+    numerics: Numerics,
+    cost: Callable[[Mapping[str, int]], Cost],
+    samples: Samples,
 ) -> OpSpec:
     """Create and register a spec. Two specs of one name are a programming error."""
     if name in SPECS:
         raise ContractError(name, version, "defined twice")
     spec = OpSpec(
-        name, version, family, tuple(args), tuple(outs), tuple(dynamic.split()), " ".join(semantics.split()),
-        numerics, cost, samples,
+        name,
+        version,
+        family,
+        tuple(args),
+        tuple(outs),
+        tuple(dynamic.split()),
+        " ".join(semantics.split()),
+        numerics,
+        cost,
+        samples,
     )
     SPECS[name] = spec
     return spec
@@ -282,5 +304,3 @@ def freeze() -> None:
     for spec in SPECS.values():
         if not any(k.backend == "reference" and k.version == spec.version for k in REGISTRY.kernels(spec.name)):
             raise spec.error("has no reference implementation")
-
-

@@ -56,7 +56,9 @@ def test_higher_priority_wins_and_an_unable_kernel_is_passed_over(registry: Regi
         ({"layout": "tiled"}, {"layout": "contract"}, "takes weights in layout 'tiled'"),
     ],
 )
-def test_every_incapability_is_named(registry: Registry, fields: dict[str, Any], call: dict[str, Any], word: str) -> None:
+def test_every_incapability_is_named(
+    registry: Registry, fields: dict[str, Any], call: dict[str, Any], word: str
+) -> None:
     registry.add(kernel("cuda", **fields))
     with registry.using("cuda", arch="sm_100"):
         assert registry.select(signature(**call)).backend == "reference"

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from released import tiny_config
 
 from deepinfer.hal.errors import InvalidArgumentError
 from deepinfer.model.batch import Batch, SequenceSlice
+from released import tiny_config
 
 TEXT = tiny_config().text
 CPU = torch.device("cpu")
@@ -22,7 +22,9 @@ def piece(start: int, end: int, **fields: Any) -> SequenceSlice:
 
 
 def test_rows_and_sequences() -> None:
-    batch = Batch.build([piece(0, 3, logits=[2]), piece(130, 132, slot=3, pages=[7, 8], logits=[130, 131])], TEXT, CPU, rows=7)
+    batch = Batch.build(
+        [piece(0, 3, logits=[2]), piece(130, 132, slot=3, pages=[7, 8], logits=[130, 131])], TEXT, CPU, rows=7
+    )
     assert batch.rows == 7
     assert batch.tokens.tolist() == [100, 101, 102, 230, 231, -1, -1]
     assert batch.positions.tolist() == [0, 1, 2, 130, 131, 0, 0]
@@ -64,7 +66,10 @@ def test_no_sequences_is_a_step_of_padding() -> None:
         ({"start": 3, "end": 3}, r"slices\[0\].start, end: got \(3, 3\)"),
         ({"start": 0, "end": 9}, "the tokens given"),
         ({"start": 0, "end": 5, "pages": []}, r"slices\[0\].pages: got \[\]; allowed: 1 pages"),
-        ({"start": 1, "end": 5, "logits": [0]}, r"slices\[0\].logits: got \[0\]; allowed: ascending positions from 1 to 4"),
+        (
+            {"start": 1, "end": 5, "logits": [0]},
+            r"slices\[0\].logits: got \[0\]; allowed: ascending positions from 1 to 4",
+        ),
         ({"start": 1, "end": 5, "logits": [3, 2]}, "ascending positions"),
     ],
 )

@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 import torch
-from released import released_config
 
 from deepinfer.hal.errors import InvalidArgumentError
 from deepinfer.model.cache_layout import CacheLayout, Section, build_cache_layout
 from deepinfer.model.caches import Caches
+from released import released_config
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,9 @@ def test_released_page(layout: CacheLayout) -> None:
     assert {k: s.size for k, s in layout.index.items()} == {2: 4_352, 8: 4_352, 14: 4_352, 20: 8_704}
     used = sum(s.size for s in (*layout.main.values(), *layout.index.values()))
     assert used == 113_920 and used / layout.page_tokens == 890
-    assert layout.index[2] == Section(0, 4_352) and layout.main[2].offset == 4_352, "an owner's index section comes first"
+    assert layout.index[2] == Section(0, 4_352) and layout.main[2].offset == 4_352, (
+        "an owner's index section comes first"
+    )
 
 
 def test_released_state(layout: CacheLayout) -> None:

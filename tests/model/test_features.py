@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from golden_adapter import Adapter, factory
-from guard import ComputeOutsideOps, Guard
-from released import GOLDEN_CHECKPOINT
-from schedules import Driver
 
 from deepinfer.hal.errors import NotSupportedError
 from deepinfer.model.batch import Batch, SequenceSlice
 from deepinfer.model.loading import load_model
 from deepinfer.model.step import Step
+from golden_adapter import Adapter, factory
+from guard import ComputeOutsideOps, Guard
+from released import GOLDEN_CHECKPOINT
+from schedules import Driver
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,9 @@ def test_image_rows_skip_engram_and_cut_the_look_back(adapter: Adapter) -> None:
     image = text.vocab_size + 2
     ids = [10, 20, image, image, 30, 40, 50, 60]
     batch = adapter.batch(ids, 0, len(ids), [])
-    streams = torch.randn(len(ids), text.hc_mult, text.hidden_size, generator=torch.Generator().manual_seed(2)).bfloat16()
+    streams = torch.randn(
+        len(ids), text.hc_mult, text.hidden_size, generator=torch.Generator().manual_seed(2)
+    ).bfloat16()
     for module in model.engrams.values():
         codes, scales = module.fetch(batch)
         new = module(streams, (codes, scales), batch.image)
@@ -146,7 +148,9 @@ def test_draft_and_vision_weights_load(adapter: Adapter) -> None:
     model = adapter.model
     assert len(model.draft_layers) == 2
     assert model.draft_head["mtp.0.main_proj.weight"].shape == (128, 384)
-    assert {"mtp.1.markov_head.head.weight", "mtp.1.confidence_head.proj.weight", "mtp.1.norm.weight"} <= set(model.draft_head)
+    assert {"mtp.1.markov_head.head.weight", "mtp.1.confidence_head.proj.weight", "mtp.1.norm.weight"} <= set(
+        model.draft_head
+    )
     assert model.vision["vision.patch_embed.proj.weight"].shape == (64, 588) and "aligner.w2.bias" in model.vision
     assert not any(name.startswith("mtp.0.attn") for name in model.draft_head), "layers hold those"
 

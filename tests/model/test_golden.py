@@ -1,8 +1,8 @@
 """The text model against an independent float64 implementation (`tests/model/golden`).
 
-`compare_model.py` there is the reader of those files; how to read its result stands in its docstring. Whole forwards of a
-random network are chaotic at rounding level, so the teacher-forced layer pieces are the sharp instrument: here each must
-stay at or below a tenth of its limit.
+`compare_model.py` there reads those files; how to read its result stands in its docstring. Whole forwards of a random
+network are chaotic at rounding level, so the teacher-forced layer pieces are the sharp instrument: here each must stay at
+or below a tenth of its limit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def test_free_running(part: str, compare: Any, adapter: Any, capsys: pytest.Capt
     printed = capsys.readouterr().out
     assert result == {part: "PASS"}, printed
     if part == "logits":
-        compared, skipped = map(int, re.search(r"compared (\d+), skipped \(NotImplementedError\) (\d+)", printed).groups())
+        compared, skipped = map(
+            int, re.search(r"compared (\d+), skipped \(NotImplementedError\) (\d+)", printed).groups()
+        )
         assert (compared, skipped) == (13, 4), "every text-only, untruncated sequence takes part"
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from schedules import Driver, Track, assert_same_caches, assert_same_logits, cuts
 
 from deepinfer.backends import reference
 from deepinfer.model.loading import load_model
 from deepinfer.model.transformer import Model
+from schedules import Driver, Track, assert_same_caches, assert_same_logits, cuts
 
 CHECKPOINT = Path(__file__).parent / "golden" / "checkpoint"
 # Past the page border (128), past the window ring (22), candidate blocks bite (65), odd: an open ratio-2 group.
@@ -62,7 +62,12 @@ def test_neighbours_order_and_padding_change_nothing(model: Model, tokens: list[
         mine = driver.add(tokens)
         rest = [driver.add(t) for t in others]
         # A prompt chunk beside prompts and single tokens, at every place of the batch, then odd decode steps.
-        for mine_n, rest_n, rows in ((40, (1, 9, 100), None), (1, (0, 1, 1), 7), (99, (0, 8, 2), 128), (1, (0, 0, 37), 64)):
+        for mine_n, rest_n, rows in (
+            (40, (1, 9, 100), None),
+            (1, (0, 1, 1), 7),
+            (99, (0, 8, 2), 128),
+            (1, (0, 0, 37), 64),
+        ):
             work = [(track, n) for track, n in zip(rest, rest_n, strict=True) if n]
             work.insert(place, (mine, mine_n))
             driver.step(work, rows=rows)

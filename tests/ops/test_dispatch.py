@@ -12,7 +12,20 @@ from deepinfer.hal.errors import ContractError, KernelError
 from deepinfer.hal.registry import REGISTRY, Kernel, Signature
 from deepinfer.ops.numerics import Exact
 from deepinfer.ops.spec import (
-    BF16, E4M3, I32, SPECS, U8, Cost, OpSpec, WeightHandle, define, freeze, handle, result, scalar, tensor,
+    BF16,
+    E4M3,
+    I32,
+    SPECS,
+    U8,
+    Cost,
+    OpSpec,
+    WeightHandle,
+    define,
+    freeze,
+    handle,
+    result,
+    scalar,
+    tensor,
 )  # fmt: skip
 
 ROWS, WIDTH, OUT = 3, 64, 40

@@ -152,8 +152,8 @@ def canonical_fp8(records: Any, channels: int) -> Any:
     """FP8-32 records as the golden files spell them.
 
     Those were written from dequantised values. A group whose largest value v lies in (448, 464] x 2^e is stored with
-    scale 2^(e+1); its largest code rounds to 448 x 2^e, and quantising that again gives scale 2^e: other bytes, the same
-    values. Power-of-two scales make the second quantisation exact, so going through it hides no difference in value.
+    scale 2^(e+1); its largest code rounds to 448 x 2^e, and quantising that again gives scale 2^e: other bytes, the
+    same values. Power-of-two scales make the second quantisation exact, so it hides no difference in value.
     """
     codes, scale = torch.from_numpy(records).split([channels, records.shape[1] - channels], 1)
     values = formats.dequantize_fp8(codes.contiguous().view(torch.float8_e4m3fn), scale.contiguous())

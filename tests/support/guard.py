@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 ROOT = Path(__file__).parents[2]
-INSIDE = (str(ROOT / "ops"), str(ROOT / "backends"), str(ROOT / "src/deepinfer/ops"), str(ROOT / "src/deepinfer/backends"))
+INSIDE = tuple(str(top / part) for top in (ROOT, ROOT / "src/deepinfer") for part in ("ops", "backends"))
 
 # Views, allocation and copies between places compute nothing.
 FREE = {
