@@ -81,15 +81,16 @@ def index_score_blocks(
     limit = torch.where(row_seq >= 0, visible, 0)
     sequence = row_seq.clamp(min=0).long()
     q, weight = _unpack_query(query), head_weight.float()
-    entry = block_entries(blocks, block_size)
-    seen = (entry >= 0) & (entry < limit.unsqueeze(1))
-    entry = torch.where(seen, entry, 0)
-    for first in range(0, columns if block_table.numel() else 0, COLUMNS):
-        place = slice(first, min(first + COLUMNS, columns))
-        for part in _row_chunks(rows, place.stop - first, q.shape[1], q.shape[2]):
-            keys = _read_keys(pages, block_table[sequence[part]], entry[part, place], q.shape[2], ratio)
+    chunks = _row_chunks(rows, min(columns, COLUMNS), q.shape[1], q.shape[2]) if block_table.numel() else []
+    for part in chunks:
+        entry = block_entries(blocks[part], block_size)
+        seen = (entry >= 0) & (entry < limit[part].unsqueeze(1))
+        entry = torch.where(seen, entry, 0)
+        for first in range(0, columns, COLUMNS):
+            place = slice(first, first + COLUMNS)
+            keys = _read_keys(pages, block_table[sequence[part]], entry[:, place], q.shape[2], ratio)
             value = _score(q[part], weight[part], keys)
-            scores[part, place] = torch.where(seen[part, place], value, -torch.inf)
+            scores[part, place] = torch.where(seen[:, place], value, -torch.inf)
     return finish(scores, out)
 
 

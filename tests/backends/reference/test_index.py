@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -259,3 +260,29 @@ def test_block_select_keeps_the_newest_block() -> None:
     assert blocks_of([1.0] * 24, 2, 8, visible=17) == [0, 2]
     assert blocks_of([1.0] * 24, 2, 8, visible=16) == [0, 1]
     assert blocks_of([1.0, 1.0, INF, NAN] + [9.0] * 4, 3, 2, visible=2) == [0, -1, -1]
+
+
+def vectors(name: str) -> list[list[str]]:
+    """Rows of a table of `docs/numerics.md`, split at blanks."""
+    text = (Path(__file__).parents[3] / "docs" / "numerics.md").read_text(encoding="utf-8")
+    found = re.search(rf"^```table {name}\n(.*?)^```", text, re.S | re.M)
+    assert found, name
+    return [line.split() for line in found.group(1).splitlines() if not line.startswith("#")]
+
+
+def number(text: str) -> float:
+    return float(text) if text.lstrip("-") in ("inf", "nan") else float.fromhex(text)
+
+
+@pytest.mark.parametrize("words", vectors("vectors-topk"), ids=" ".join)
+def test_documented_topk(words: list[str]) -> None:
+    k, visible = map(int, words[:2])
+    arrow = words.index("->")
+    assert top([number(w) for w in words[2:arrow]], k, visible) == [int(w) for w in words[arrow + 1 :]]
+
+
+@pytest.mark.parametrize("words", vectors("vectors-block"), ids=" ".join)
+def test_documented_block_selection(words: list[str]) -> None:
+    size, k, visible = map(int, words[:3])
+    arrow = words.index("->")
+    assert blocks_of([number(w) for w in words[3:arrow]], k, size, visible) == [int(w) for w in words[arrow + 1 :]]
