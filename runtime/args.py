@@ -27,7 +27,10 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "engine_rank": ((0,), "several engines come with the parallel runtime"),
     "engine_group_rank": ((0,), "several engine groups come with the parallel runtime"),
     "ignore_len": ((128 << 20,), "upstream never reads it; use max_model_len"),
-    "lookahead_tokens": ((0,), "a minimal prefill chunk comes with the cost-based scheduler; chunks fill the step today"),
+    "lookahead_tokens": (
+        (0,),
+        "a minimal prefill chunk comes with the cost-based scheduler; chunks fill the step today",
+    ),
 }
 
 
@@ -36,8 +39,8 @@ class EngineArgs:
     """Arguments of an engine.
 
     Attributes:
-        model: "tiny", "kernel" (embedded checkpoints, made once per user), a Hugging Face directory, or a hub id. None is
-            DEEPINFER_HF_MODEL_DIR where set, else "tiny".
+        model: "tiny", "kernel" (embedded checkpoints, made once per user), a Hugging Face directory, or a hub id.
+            None is DEEPINFER_HF_MODEL_DIR where set, else "tiny".
         tokenizer: directory of another tokenizer; None takes the model's.
         load_format: "auto" reads the weights, "dummy" makes random ones of the right shapes.
         seed: None draws the seed of a request that has none from the operating system; an integer makes these seeds a
@@ -145,7 +148,9 @@ class EngineArgs:
         if kind not in ENGINE_TYPES:
             raise InvalidArgumentError("engine_type", self.engine_type, f"one of {', '.join(ENGINE_TYPES)}")
         if kind != "NORMAL":
-            raise NotSupportedError(f"engine_type={kind}", "separate prefill and decode engines come with disaggregation")
+            raise NotSupportedError(
+                f"engine_type={kind}", "separate prefill and decode engines come with disaggregation"
+            )
 
     def resolve_max_model_len(self, model_limit: int) -> int:
         """`max_model_len` in force.
@@ -164,8 +169,8 @@ class EngineArgs:
         """Limits of a step.
 
         Raises:
-            InvalidArgumentError: steps too short for a whole prompt while prompts may not be cut, or a cap on the summed
-                lengths that some prompt exceeds alone.
+            InvalidArgumentError: steps too short for a whole prompt while prompts may not be cut, or a cap on the
+                summed lengths that some prompt exceeds alone.
         """
         rows = self.max_num_batched_tokens
         if rows is None:

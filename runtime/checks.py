@@ -36,9 +36,7 @@ def check_int(name: str, value: Any, low: int, high: int, also: str = "") -> int
     return number
 
 
-def check_float(
-    name: str, value: Any, low: float, high: float, *, open_low: bool = False, also: str = ""
-) -> float:
+def check_float(name: str, value: Any, low: float, high: float, *, open_low: bool = False, also: str = "") -> float:
     """A finite number in [low, high], or (low, high] with `open_low`."""
     left = "(" if open_low else "["
     allowed = f"a number in {left}{low:g}, {high:g}]" + (f", or {also}" if also else "")

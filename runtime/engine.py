@@ -381,7 +381,13 @@ class LLMEngine:
             assert request.key == item.key and request.computed == item.start
             request.take(self._pages, self._slots, item.new_pages)
             work.append(
-                Work(request, item.start, item.end, item.end == request.length, _prompt_rows(request, item.start, item.end))
+                Work(
+                    request,
+                    item.start,
+                    item.end,
+                    item.end == request.length,
+                    _prompt_rows(request, item.start, item.end),
+                )
             )
         return work
 
@@ -489,7 +495,8 @@ class LLMEngine:
         now = time.monotonic()
         seconds = max(now - then, 1e-9)
         log.info(
-            "step %d: %.1f prompt tokens/s, %.1f output tokens/s, %d running, %d waiting, %d of %d pages, %d preemptions",
+            "step %d: %.1f prompt tokens/s, %.1f output tokens/s, "
+            "%d running, %d waiting, %d of %d pages, %d preemptions",
             self.stats.steps,
             (self.stats.prompt_tokens - prompt) / seconds,
             (self.stats.output_tokens - output) / seconds,
@@ -549,5 +556,3 @@ def _flush(request: Request) -> str:
     assert request.decoder is not None
     text = request.stops.push(request.decoder.finish())
     return text if request.stops.matched is not None else text + request.stops.finish()
-
-

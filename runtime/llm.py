@@ -22,8 +22,8 @@ class LLM:
     """A model ready to generate.
 
     Args:
-        model: "tiny" or "kernel" (embedded checkpoints, made once per user), a Hugging Face directory, or a hub id. None
-            is DEEPINFER_HF_MODEL_DIR where set, else "tiny".
+        model: "tiny" or "kernel" (embedded checkpoints, made once per user), a Hugging Face directory, or a hub id.
+            None is DEEPINFER_HF_MODEL_DIR where set, else "tiny".
         tokenizer: directory of another tokenizer; None takes the model's.
         trust_remote_code: must be False; code of a checkpoint is never run.
         expert_parallel_size: must be 1 until the parallel runtime is there.
@@ -108,7 +108,8 @@ class LLM:
 
         Args:
             prompts: texts (BOS is put in front as the tokenizer wants it), or
-            prompt_token_ids: lists of ids. One of the two; both together must have equal lengths, and then the ids count.
+            prompt_token_ids: lists of ids. Both together must have equal lengths; then the ids are what runs and the
+                texts say for the reader what they mean.
             sampling_params: one for all prompts or one per prompt; None is `SamplingParams()`.
             use_tqdm: progress bar on stderr.
             multi_modal_data: per prompt None or a dict without images.
@@ -193,7 +194,9 @@ class LLM:
         for index in range(total):
             try:
                 one = lists[index] if lists is not None else self._encode(texts[index] if texts is not None else None)
-                self.engine.check_request(params[index], one, None if multi_modal_data is None else multi_modal_data[index])
+                self.engine.check_request(
+                    params[index], one, None if multi_modal_data is None else multi_modal_data[index]
+                )
                 ids.append(one)
             except DeepInferError as error:
                 errors[index] = error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from ..hal.errors import DeepInferError
@@ -13,7 +13,7 @@ LOGPROB_FLOOR = -9999.0
 """Log-probabilities are never below this; a token that cannot be drawn has exactly this value."""
 
 
-class FinishReason(str, Enum):
+class FinishReason(StrEnum):
     """Why a request ended. The values are what outputs carry."""
 
     STOP = "stop"
@@ -21,9 +21,6 @@ class FinishReason(str, Enum):
     ABORT = "abort"
     PREEMPTED = "insufficient_system_resource"
     ERROR = "error"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,7 +38,7 @@ class RequestOutput:
             request concatenate to its text. Empty when the engine does not detokenize.
         finished: whether this is the last output of the sample.
         finish_reason: None until finished; then stop, length, abort, insufficient_system_resource or error.
-        stop_reason: the stop string or stop token id that matched; None for the end-of-sequence token and other reasons.
+        stop_reason: the stop string or stop token id that matched; None for the end-of-sequence token and other ends.
         error: what went wrong, for the finish reason error.
         num_output_tokens: tokens of the sample so far, this one included.
         max_output_tokens: the limit in force: min(max_tokens, max_model_len - prompt_len).

@@ -32,8 +32,8 @@ class SamplingParams:
             it as `max_output_tokens`.
         n: number of independent samples; sample j draws with seed `seq_seed + j` (mod 2**64).
         seq_seed: 0 to 2**64 - 1, or None: drawn when the request is submitted. Outputs always carry the seed used.
-        repetition_penalty: in (0, 100]; logits of tokens of the prompt or the output are divided by it when positive and
-            multiplied when negative. 1 is off.
+        repetition_penalty: in (0, 100]; logits of tokens of the prompt or the output are divided by it when positive
+            and multiplied when negative. 1 is off.
         frequency_penalty: in [-2, 2]; subtracted once per occurrence in the output.
         presence_penalty: in [-2, 2]; subtracted when the token occurs in the output.
         logit_bias: token id to a number in [-100, 100], added to the logits.
@@ -103,9 +103,7 @@ class SamplingParams:
             raise NotSupportedError("so_args", "structured output comes with the grammar engine")
 
     def _validate_logits(self) -> None:
-        self.repetition_penalty = check_float(
-            "repetition_penalty", self.repetition_penalty, 0.0, 100.0, open_low=True
-        )
+        self.repetition_penalty = check_float("repetition_penalty", self.repetition_penalty, 0.0, 100.0, open_low=True)
         self.frequency_penalty = check_float("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
         self.presence_penalty = check_float("presence_penalty", self.presence_penalty, -2.0, 2.0)
         if self.logit_bias is not None:

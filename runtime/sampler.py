@@ -54,7 +54,9 @@ class SamplerConfig:
         name = "DEEPINFER_DECODE_TOKEN_BLACKLIST"
         for ids in self.blacklist:
             if ids.stop > vocab_size:
-                raise InvalidArgumentError(name, f"{ids.start}..{ids.stop - 1}", f"token ids from 0 to {vocab_size - 1}")
+                raise InvalidArgumentError(
+                    name, f"{ids.start}..{ids.stop - 1}", f"token ids from 0 to {vocab_size - 1}"
+                )
         if sum(len(ids) for ids in self.blacklist) >= vocab_size:
             raise InvalidArgumentError(name, "every token", "at least one token of the vocabulary left")
 

@@ -1,8 +1,8 @@
 """An executor without a model: exact, device-free simulation of a schedule.
 
 It keeps its own page and slot memory and answers only from what it reads there through each request's leases. So a
-schedule that mixes pages up, reuses a state slot too early or skips a row gives other tokens than the request run alone,
-and most such faults are reported outright.
+schedule that mixes pages up, reuses a state slot too early or skips a row gives other tokens than the request run
+alone, and most such faults are reported outright.
 """
 
 from __future__ import annotations

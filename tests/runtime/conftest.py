@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from deepinfer.runtime.engine import EngineConfig, LLMEngine
 from deepinfer.runtime.planner import Limits
 from deepinfer.runtime.simulate import SimulatedExecutor

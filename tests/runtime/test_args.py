@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+
 from deepinfer.hal.errors import InvalidArgumentError, NotSupportedError
 from deepinfer.runtime.args import REFUSED, EngineArgs
 
@@ -70,9 +71,9 @@ def test_upstream_defaults_are_accepted_when_spelled_out() -> None:
     EngineArgs(
         served_model_name="deepinfer-model", trust_remote_code=False, load_format="auto", seed=0, max_model_len=None,
         data_parallel_size=0, context_parallel_size=1, expert_parallel_size=1, engram_parallel_size=0, engine_rank=0,
-        engine_group_rank=0, gpu_memory_utilization=0.9, max_num_batched_tokens=None, max_num_seqs=256, ignore_len=128 << 20,
-        disable_log_stats=False, stop_preempted_request=True, engine_type=0, chunked_prefill=False, tokens_per_block=128,
-        lookahead_tokens=0, offline_inference=False,
+        engine_group_rank=0, gpu_memory_utilization=0.9, max_num_batched_tokens=None, max_num_seqs=256,
+        ignore_len=128 << 20, disable_log_stats=False, stop_preempted_request=True, engine_type=0,
+        chunked_prefill=False, tokens_per_block=128, lookahead_tokens=0, offline_inference=False,
     )  # fmt: skip
 
 

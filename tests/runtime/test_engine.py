@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from deepinfer.hal.errors import InvalidArgumentError, NotSupportedError
 from deepinfer.runtime.execute import Result, Work
 from deepinfer.runtime.params import SamplingParams
 from deepinfer.runtime.simulate import SimulatedExecutor
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 FREE = {"ignore_eos": True, "seq_seed": 3}
 
@@ -175,7 +176,9 @@ def test_bad_prompts_are_refused_before_they_are_queued(make_engine: Any, prompt
 def test_a_prompt_past_the_limit_names_the_limit(make_engine: Any) -> None:
     engine = make_engine()
     engine.add_request(None, 0, SamplingParams(), [1] * 63)
-    with pytest.raises(InvalidArgumentError, match=r"prompt_token_ids: got '64 ids'; allowed: 1 to 63 .*max_model_len = 64"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"prompt_token_ids: got '64 ids'; allowed: 1 to 63 .*max_model_len = 64"
+    ):
         engine.add_request(None, 1, SamplingParams(), [1] * 64)
 
 
@@ -289,7 +292,11 @@ def test_abort_while_waiting_prefilling_and_decoding(make_engine: Any, run_dry: 
     engine.step()
     assert tokens(first) and engine.pages_in_use > 0
     # between the second and the third chunk of "prefilling"
-    assert engine.abort_request(["prefilling", "decoding", "waiting", "unknown"]) == ["prefilling", "decoding", "waiting"]
+    assert engine.abort_request(["prefilling", "decoding", "waiting", "unknown"]) == [
+        "prefilling",
+        "decoding",
+        "waiting",
+    ]
     assert engine.abort_request("decoding") == []
     assert engine.pages_in_use == 0
     engine.check_conservation()
@@ -407,7 +414,9 @@ def test_preempted_and_failed_requests_keep_their_place_in_the_queue(make_engine
     run_dry(engine)
 
 
-def test_progress_is_logged_every_so_many_steps(make_engine: Any, run_dry: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_progress_is_logged_every_so_many_steps(
+    make_engine: Any, run_dry: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     engine = make_engine(log_interval=2)
     engine.add_request(None, 0, SamplingParams(max_tokens=5, **FREE), [4, 5])
     with caplog.at_level("INFO", logger="deepinfer"):
@@ -450,7 +459,9 @@ def scripts(draw: st.DrawFn) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
 
 @settings(max_examples=150, deadline=None)
 @given(scripts())
-def test_arrivals_aborts_and_preemption_change_nobodys_tokens(case: tuple[dict[str, Any], list[tuple[Any, ...]]]) -> None:
+def test_arrivals_aborts_and_preemption_change_nobodys_tokens(
+    case: tuple[dict[str, Any], list[tuple[Any, ...]]],
+) -> None:
     conftest = _helpers()
     options, script = case
     engine = conftest.build_engine(**options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from deepinfer.hal.errors import InvalidArgumentError, NotSupportedError
 from deepinfer.runtime.llm import LLM
 from deepinfer.runtime.outputs import InvalidRequestsError, RequestFailedError, RequestOutput
@@ -176,7 +177,9 @@ def test_a_bad_stream_raises_at_once(make_engine: Any) -> None:
         ({"tensor_parallel_size": 1}, InvalidArgumentError),
     ],
 )
-def test_bad_constructor_arguments_fail_before_anything_is_loaded(arguments: dict[str, Any], error: type[Exception]) -> None:
+def test_bad_constructor_arguments_fail_before_anything_is_loaded(
+    arguments: dict[str, Any], error: type[Exception]
+) -> None:
     with pytest.raises(error, match=next(iter(arguments))):
         LLM("/nowhere", **arguments)
 

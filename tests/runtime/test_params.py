@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from deepinfer.hal.errors import InvalidArgumentError, NotSupportedError
 from deepinfer.runtime.params import SamplingParams, fresh_seed, sample_seed
 

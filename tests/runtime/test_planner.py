@@ -6,9 +6,10 @@ import copy
 import sys
 
 import pytest
-from deepinfer.runtime.planner import Limits, PlanItem, RequestView, Snapshot, pages_for, plan_step
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from deepinfer.runtime.planner import Limits, PlanItem, RequestView, Snapshot, pages_for, plan_step
 
 LIMITS = Limits(max_tokens=8, max_requests=4, page_tokens=4)
 

@@ -171,7 +171,7 @@ def test_top_lists_are_as_long_as_each_row_asks() -> None:
 
 
 def test_the_blacklist_acts_on_every_draw() -> None:
-    config = SamplerConfig(blacklist=(range(0, 4), range(7, 8), range(33, VOCAB)))
+    config = SamplerConfig(blacklist=(range(4), range(7, 8), range(33, VOCAB)))
     allowed = {4, 5, 6, *range(8, 33)}
     tokens = {draw(flat(), [request([3], seq_seed=s)], config)[0].token for s in range(200)}
     assert tokens <= allowed and len(tokens) > 20
@@ -180,7 +180,7 @@ def test_the_blacklist_acts_on_every_draw() -> None:
     assert draw(logits, [request([3])], config)[0].token in allowed
 
 
-@pytest.mark.parametrize("blacklist", [(range(0, VOCAB),), (range(5, VOCAB + 1),)])
+@pytest.mark.parametrize("blacklist", [(range(VOCAB),), (range(5, VOCAB + 1),)])
 def test_a_blacklist_must_leave_a_token_and_stay_in_the_vocabulary(blacklist: tuple[range, ...]) -> None:
     with pytest.raises(InvalidArgumentError, match="DEEPINFER_DECODE_TOKEN_BLACKLIST"):
         Sampler(VOCAB, SamplerConfig(blacklist=blacklist))
@@ -221,9 +221,9 @@ def test_prompt_rows_and_drawn_rows_are_kept_apart() -> None:
     second = request([5])
     third = request([4, 6], prompt_logprobs=True)
     work = [
-        Work(first, 0, 4, True, range(0, 3)),
+        Work(first, 0, 4, True, range(3)),
         Work(second, 0, 1, True),
-        Work(third, 0, 1, False, range(0, 1)),
+        Work(third, 0, 1, False, range(1)),
     ]
     results = Sampler(VOCAB).sample(torch.from_numpy(logits), work)
     expected = [log_softmax(row) for row in logits]
@@ -247,7 +247,7 @@ def test_the_configuration_comes_from_the_environment(monkeypatch: pytest.Monkey
         monkeypatch.setenv(f"DEEPINFER_{name}", text)
         env.rearm(f"DEEPINFER_{name}")
     try:
-        assert SamplerConfig.from_environment() == SamplerConfig((range(0, 4), range(7, 8)), 12, True)
+        assert SamplerConfig.from_environment() == SamplerConfig((range(4), range(7, 8)), 12, True)
     finally:
         monkeypatch.undo()
         env.rearm()

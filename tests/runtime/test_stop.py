@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from deepinfer.runtime.stop import StopStrings
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from deepinfer.runtime.stop import StopStrings
 
 
 def feed(stops: list[str], pieces: list[str]) -> tuple[str, str | None, list[str]]:

@@ -75,8 +75,8 @@ def run(made: LLMEngine, order: Sequence[int]) -> dict[int, list[Any]]:
     while made.has_unfinished_requests():
         for o in made.step():
             row = (
-                o.token_id, o.token_logprobs, o.raw_token_logprobs, o.top_token_ids, o.top_logprobs, o.raw_top_token_ids,
-                o.raw_top_logprobs, o.prompt_logprobs, o.finish_reason,
+                o.token_id, o.token_logprobs, o.raw_token_logprobs, o.top_token_ids, o.top_logprobs,
+                o.raw_top_token_ids, o.raw_top_logprobs, o.prompt_logprobs, o.finish_reason,
             )  # fmt: skip
             seen[o.request_id].append(row)
     made.check_conservation()
@@ -148,7 +148,7 @@ def test_samples_of_one_request_are_requests_with_following_seeds(model: Model) 
 
 
 def test_engine_wide_settings_reach_the_rows(model: Model) -> None:
-    sampling = SamplerConfig(blacklist=(range(0, 100),), force_top_k=3, sum_smaller=True)
+    sampling = SamplerConfig(blacklist=(range(100),), force_top_k=3, sum_smaller=True)
     made = engine(model, sampling=sampling)
     made.add_request(None, 0, SamplingParams(max_tokens=8, temperature=5.0, seq_seed=1, top_logprobs=3), [0, 50])
     outputs = [o for _ in range(8) for o in made.step()]

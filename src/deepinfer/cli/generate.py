@@ -21,13 +21,17 @@ PIPE_CLOSED = 141  # 128 + SIGPIPE
 
 @click.command("generate")
 @click.argument("prompt")
-@click.option("--model", help="tiny, kernel, a checkpoint directory, or a hub id. Default: DEEPINFER_HF_MODEL_DIR, or tiny.")
+@click.option(
+    "--model", help="tiny, kernel, a checkpoint directory, or a hub id. Default: DEEPINFER_HF_MODEL_DIR, or tiny."
+)
 @click.option("--max-tokens", type=int, default=64, show_default=True, help="Most tokens to generate.")
 @click.option("--temperature", type=float, default=1.0, show_default=True, help="0 always takes the most likely token.")
 @click.option("--seed", type=int, help="64-bit seed. Default: a fresh one, shown at the end.")
 @click.option("--top-p", type=float, default=1.0, show_default=True, help="Probability mass to draw from.")
 @click.option("--top-k", type=int, default=-1, show_default=True, help="Number of tokens to draw from; -1 is all.")
-@click.option("--min-p", type=float, default=0.0, show_default=True, help="Least probability, relative to the best token.")
+@click.option(
+    "--min-p", type=float, default=0.0, show_default=True, help="Least probability, relative to the best token."
+)
 @click.option("--repetition-penalty", type=float, default=1.0, show_default=True)
 @click.option("--frequency-penalty", type=float, default=0.0, show_default=True)
 @click.option("--presence-penalty", type=float, default=0.0, show_default=True)
@@ -38,10 +42,14 @@ PIPE_CLOSED = 141  # 128 + SIGPIPE
 @click.option("--logprobs", type=int, help="One line per token, with its log-probability and so many alternatives.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per token.")
 @click.option("--backend", help="reference, cuda or ascend (also cpu, nvidia). Default: what is detected.")
-@click.option("--max-model-len", type=int, help="Longest prompt plus output, in tokens. Default: 4096 or the model's limit.")
+@click.option(
+    "--max-model-len", type=int, help="Longest prompt plus output, in tokens. Default: 4096 or the model's limit."
+)
 @click.option("--quiet", is_flag=True, help="No statistics on stderr.")
 @click.pass_context
-def command(context: click.Context, prompt: str, as_json: bool, quiet: bool, logprobs: int | None, **options: Any) -> None:
+def command(
+    context: click.Context, prompt: str, as_json: bool, quiet: bool, logprobs: int | None, **options: Any
+) -> None:
     """Generate text from PROMPT and stream it to stdout; '-' reads the prompt from stdin.
 
     A newline at the end of stdin is dropped. Statistics go to stderr.
@@ -81,7 +89,9 @@ def _run(prompt: str, as_json: bool, quiet: bool, logprobs: int | None, options:
     from ..runtime.llm import LLM
 
     started = time.monotonic()
-    with LLM(options["model"], backend=options["backend"], max_model_len=options["max_model_len"], max_num_seqs=16) as llm:
+    with LLM(
+        options["model"], backend=options["backend"], max_model_len=options["max_model_len"], max_num_seqs=16
+    ) as llm:
         stats = _Stats(time.monotonic() - started)
         outputs = stats.watch(llm.stream(text, params))
         if as_json:
@@ -141,8 +151,9 @@ class _Stats:
         seconds = max(self.ended - self.started, 1e-9)
         ends = sorted(self.last, key=lambda o: o.sample_index)
         reasons = ", ".join(dict.fromkeys(_reason(o) for o in ends))
+        rate = self.tokens / seconds
         return (
-            f"[{ends[0].prompt_len} prompt tokens, {self.tokens} new in {seconds:.2f} s, {self.tokens / seconds:.1f} tokens/s, "
+            f"[{ends[0].prompt_len} prompt tokens, {self.tokens} new in {seconds:.2f} s, {rate:.1f} tokens/s, "
             f"first after {(self.first or self.started) - self.started:.2f} s; loaded in {self.load_seconds:.1f} s; "
             f"ended by {reasons}; seed {ends[0].seed}]"
         )
@@ -188,8 +199,8 @@ def _print_tokens(outputs: Iterable[RequestOutput], tokenizer: Any) -> None:
         if output.token_id < 0:
             continue
         best = "  ".join(f"{show(t)} {p:.4f}" for t, p in zip(output.top_token_ids, output.top_logprobs) if t >= 0)
-        line = f"{output.sample_index:3d} {output.token_id:7d} {output.token_logprobs:10.4f}  {show(output.token_id):16s} {best}"
-        click.echo(line.rstrip())
+        head = f"{output.sample_index:3d} {output.token_id:7d} {output.token_logprobs:10.4f}"
+        click.echo(f"{head}  {show(output.token_id):16s} {best}".rstrip())
 
 
 def _print_json(outputs: Iterable[RequestOutput]) -> None:
