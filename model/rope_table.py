@@ -52,8 +52,8 @@ def yarn_frequencies(
     pairs = np.arange(rope_dim // 2, dtype=np.float32)
     keep = one - np.clip((pairs - np.float32(low)) / np.float32(high - low), np.float32(0.0), one)
     powers = _powers(rope_dim, theta)
-    slowed: Float32Array = (one / (np.float32(factor) * powers)) * (one - keep)
-    return slowed + (one / powers) * keep
+    blend: Float32Array = (one / (np.float32(factor) * powers)) * (one - keep) + (one / powers) * keep
+    return blend
 
 
 def rope_table(frequencies: Float32Array, positions: int) -> Float32Array:
