@@ -22,17 +22,17 @@ from deepinfer.ops import layouts
 PAGES = 8
 
 
-def factory(checkpoint: str) -> Adapter:
+def factory(checkpoint: str, device: str = "cpu") -> Adapter:
     """Adapter over the checkpoint directory of the goldens, which has no tokenizer."""
-    return Adapter(checkpoint)
+    return Adapter(checkpoint, device)
 
 
 class Adapter:
     """One sequence at a time, in state slot 1 and pages 1, 2, …"""
 
-    def __init__(self, checkpoint: str) -> None:
+    def __init__(self, checkpoint: str, device: str) -> None:
         reference.backend.load()
-        self.model = load_model(checkpoint, identity_vocabulary=True)
+        self.model = load_model(checkpoint, device=device, identity_vocabulary=True)
         self.text = self.model.config.text
 
     def batch(self, ids: list[int], start: int, end: int, logits: list[int]) -> Batch:
@@ -49,7 +49,7 @@ class Adapter:
         # A rectangle as long as the sequence truncates nothing.
         if images or (keep_tokens is not None and keep_tokens < len(ids)):
             raise NotImplementedError
-        return self.model.forward(self.batch(ids, 0, len(ids), positions), self.caches()).numpy()
+        return self.model.forward(self.batch(ids, 0, len(ids), positions), self.caches()).cpu().numpy()
 
     def greedy(self, ids: list[int], n: int) -> list[int]:
         caches, ids, start = self.caches(), list(ids), 0
@@ -62,7 +62,7 @@ class Adapter:
 
     def index_lists(self, ids: list[int]) -> dict[int, Any]:
         step = self._run(ids)[0]
-        return {layer: rows.numpy() for layer, rows in step.selected.items()}
+        return {layer: rows.cpu().numpy() for layer, rows in step.selected.items()}
 
     def records(self, ids: list[int]) -> dict[str, Any]:
         """Record bytes by position. A ring holds only the last positions, so each is read right after its step."""
@@ -71,7 +71,7 @@ class Adapter:
         for pos in range(len(ids)):
             self.model.forward(self.batch(ids, pos, pos + 1, [pos]), caches)
             for layer, rows in window.items():
-                rows.append(caches.rings[f"layers.{layer}"][1, pos % caches.layout.ring_slots].numpy().copy())
+                rows.append(caches.rings[f"layers.{layer}"][1, pos % caches.layout.ring_slots].cpu().numpy().copy())
         found = {f"layers.{k}.record.window": canonical_fp8(np.stack(v), self.text.head_dim) for k, v in window.items()}
         for role in self.model.topology.layers:
             count = len(ids) // role.ratio if role.ratio else 0
@@ -95,22 +95,28 @@ class Adapter:
 
     def engram(self, layer: int, streams: Any) -> Any:
         module = self.model.engrams[layer]
-        return module(bf16(streams), module.fetch(self.step.batch), self.step.batch.image)
+        return module(self._bf16(streams), module.fetch(self.step.batch), self.step.batch.image)
 
     def collapse_norm(self, name: str, streams: Any, pending: Any) -> Any:
-        return self._mix(name).enter(bf16(streams), torch.from_numpy(np.ascontiguousarray(pending)))
+        return self._mix(name).enter(self._bf16(streams), self._put(pending))
 
     def attention(self, layer: int, x: Any) -> Any:
-        return self.model.layers[layer].attention(bf16(x), self.step)
+        return self.model.layers[layer].attention(self._bf16(x), self.step)
 
     def selected(self, layer: int) -> Any:
-        return self.step.selected[layer].numpy()
+        return self.step.selected[layer].cpu().numpy()
 
     def ffn(self, layer: int, x: Any) -> Any:
-        return self.model.layers[layer].moe(bf16(x), self.step.batch.image)
+        return self.model.layers[layer].moe(self._bf16(x), self.step.batch.image)
 
     def mix(self, name: str, streams: Any, y: Any) -> Any:
-        return self._mix(name).leave(bf16(streams), bf16(y))
+        return self._mix(name).leave(self._bf16(streams), self._bf16(y))
+
+    def _put(self, array: Any) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.model.device)
+
+    def _bf16(self, array: Any) -> torch.Tensor:
+        return self._put(array).to(torch.bfloat16)
 
     def _mix(self, name: str) -> Any:
         _, number, part = name.split(".")
@@ -135,7 +141,7 @@ def entries(layout: layouts.RecordLayout, pages: torch.Tensor, channels: int, ra
     rows = []
     for entry in range(count):
         column, slot = layouts.entry_place(entry, ratio)
-        page = pages[1 + column].numpy()
+        page = pages[1 + column].cpu().numpy()
         data, scale = (
             layout.data_offset(slot, channels, ratio),
             layout.scale_offset(slot, channels, ratio),
@@ -169,7 +175,3 @@ def canonical_fp4(records: Any, channels: int) -> Any:
     again, scale = formats.quantize_fp4_pow2(values)
     assert torch.equal(formats.dequantize_fp4_pow2(again, scale), values)
     return torch.cat([again, scale], 1).numpy()
-
-
-def bf16(array: Any) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array)).to(torch.bfloat16)
