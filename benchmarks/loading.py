@@ -100,14 +100,15 @@ def _load_bare(directory: Path, *, clone: bool) -> float:
 
 
 def _load_reader(directory: Path) -> float:
+    import torch
+
     from deepinfer.model.checkpoint import Checkpoint, ReadRequest, torch_dtype
-    from deepinfer.model.host_memory import empty
 
     start = time.perf_counter()
     with Checkpoint.open(directory) as checkpoint:
         checkpoint.check()
         specs = checkpoint.inventory.values()
-        requests = [ReadRequest(spec.name, empty(spec.shape, torch_dtype(spec.dtype))) for spec in specs]
+        requests = [ReadRequest(spec.name, torch.empty(spec.shape, dtype=torch_dtype(spec.dtype))) for spec in specs]
         checkpoint.read_many(requests)
     return time.perf_counter() - start
 

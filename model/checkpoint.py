@@ -165,10 +165,10 @@ class Checkpoint:
 
     def read(self, name: str, rows: tuple[int, int] | None = None) -> torch.Tensor:
         """As `read_into`, into a new tensor."""
-        from .host_memory import empty
+        import torch
 
         entry = self.entry(name)
-        out = empty(_range(entry, rows)[2], torch_dtype(entry.dtype))
+        out = torch.empty(_range(entry, rows)[2], dtype=torch_dtype(entry.dtype))
         self.read_into(name, out, rows)
         return out
 

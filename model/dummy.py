@@ -102,12 +102,13 @@ class DummyCheckpoint(AbstractContextManager["DummyCheckpoint"]):
 
     def read(self, name: str, rows: tuple[int, int] | None = None) -> torch.Tensor:
         """As `Checkpoint.read`."""
+        import torch
+
         from .checkpoint import row_range, torch_dtype
-        from .host_memory import empty
 
         spec = self._spec(name)
         first, stop = row_range(name, spec.shape, rows)
-        out = empty((stop - first, *spec.shape[1:]), torch_dtype(spec.dtype))
+        out = torch.empty((stop - first, *spec.shape[1:]), dtype=torch_dtype(spec.dtype))
         self.read_into(name, out, rows)
         return out
 
