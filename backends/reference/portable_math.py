@@ -59,7 +59,7 @@ def _horner(x: Tensor, coefficients: tuple[Tensor, ...]) -> Tensor:
 
 def exp2(x: Tensor) -> Tensor:
     """2**x for fp32 x <= 0: exactly 1 at 0, exactly 0 below -125.5, never subnormal. NaN gives anything."""
-    x = x.clamp(min=_EXP2_LOWEST)
+    x = torch.maximum(x, _EXP2_LOWEST)
     n = torch.round(x)
     value = _horner(x - n, EXP2_COEFFICIENTS)
     # 2**(n-1) as bits: +0.0 at n = -126, normal above; the coefficients carry the missing factor 2.

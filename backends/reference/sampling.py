@@ -27,7 +27,8 @@ CANDIDATES = 1024
 _BLOCK_ELEMENTS = 1 << 17
 _LARGEST_V = constant(1.0 - 2.0**-24)
 _V_SCALE = constant(2.0**-33)
-_NEVER = constant(-INF)
+_NEVER, _ALWAYS, _ZERO = constant(-INF), constant(INF), constant(0.0)
+_SINGLE, _ODD = integer(1), integer(1, torch.int64)
 _FLOOR = constant(LOGPROB_FLOOR)
 _TINY = constant(2.0**-100)
 
@@ -102,13 +103,14 @@ def _filter_block(
     valid = largest > _NEVER  # false for NaN, which max propagates
     finite = (z > _NEVER).sum(dim=1)
     scale = rate(inv_temperature)
-    greedy = scale == INF
-    if bool(greedy.all()):
+    greedy = scale == _ALWAYS
+    some_greedy = bool(greedy.any())
+    if some_greedy and bool(greedy.all()):
         count, threshold, last, mass = torch.ones_like(finite), largest, first, torch.full_like(finite, ONE)
     else:
         w = weights(z, largest, scale)
         count, threshold, last, mass = finite, largest.clone(), first.clone(), w.sum(dim=1)
-        if bool(greedy.any()):
+        if some_greedy:
             count, mass = torch.where(greedy, 1, count), torch.where(greedy, ONE, mass)
         if top_k is not None or top_p is not None or min_p is not None or force_top_k > 0:
             limits = _limits(finite, top_k, top_p, min_p, force_top_k)
@@ -119,9 +121,9 @@ def _filter_block(
                 count = count.index_put((work,), found[0])
                 threshold[work], last[work], mass[work] = found[1:]
     everything = count == finite
-    threshold = (threshold + 0.0).masked_fill_(everything, -INF)
+    threshold = (threshold + _ZERO).masked_fill_(everything, _NEVER)
     last = last.masked_fill(everything, NO_TOKEN)
-    largest = largest + 0.0
+    largest = largest + _ZERO
     if not bool(valid.all()):
         invalid = ~valid
         largest.masked_fill_(invalid, -INF)
@@ -213,12 +215,12 @@ def _draw_block(
     purpose: int, z: Tensor, inv_temperature: Tensor, threshold: Tensor, last_id: Tensor, count: Tensor,
     max_id: Tensor, seeds: Tensor, positions: Tensor,
 ) -> tuple[Tensor]:  # fmt: skip
-    race = count > 1
+    race = count > _SINGLE
     if not bool(race.any()):
         return (max_id.clone(),)
     score = z * rate(inv_temperature).unsqueeze(1)
     score.sub_(log2(_exponentials(seeds, positions, purpose, z.shape[1])))
-    if bool((threshold > -INF).any()):
+    if bool((threshold > _NEVER).any()):
         score.masked_fill_(~kept_mask(z, threshold, last_id), _NEVER)
     best, winner = score.max(dim=1)
     # All scores overflow to -inf only for logits near the end of the fp32 range: the first maximum then.
@@ -233,8 +235,8 @@ def _exponentials(seeds: Tensor, positions: Tensor, purpose: int, count: int) ->
     """
     words = draw_words(seeds, positions, purpose, count)
     # 2x + 1 has 33 bits: one rounding, to nearest even, on conversion; the scale is exact.
-    v = (words + words).add_(integer(1, torch.int64)).to(torch.float32).mul_(_V_SCALE).clamp_(max=_LARGEST_V)
-    return minus_log2_one_minus(v)
+    v = (words + words).add_(_ODD).to(torch.float32).mul_(_V_SCALE)
+    return minus_log2_one_minus(torch.minimum(v, _LARGEST_V))
 
 
 @kernel("token_logprobs", version=0, backend="reference")
@@ -264,15 +266,15 @@ def _log_softmax(
         valid = largest > _NEVER
         if not bool(valid.all()):
             exponent.masked_fill_(~valid.unsqueeze(1), _NEVER)
-    elif bool((threshold > -INF).any()):
+    elif bool((threshold > _NEVER).any()):
         exponent.masked_fill_(~kept_mask(z, threshold, last_id), _NEVER)
     # A row without a kept token sums to zero; its exponents are all -inf, so any finite logarithm will do.
-    return exponent, log2(vocabulary_sum(exp2(exponent)).clamp_(min=_TINY))
+    return exponent, log2(torch.maximum(vocabulary_sum(exp2(exponent)), _TINY))
 
 
 def _log_probability(exponent: Tensor, log_sum: Tensor) -> Tensor:
     """Natural log-probability from base-2 exponents, at least the floor."""
-    return (exponent - log_sum).mul_(LN2).clamp_(min=_FLOOR)
+    return torch.maximum((exponent - log_sum).mul_(LN2), _FLOOR)
 
 
 @kernel("smaller_mass", version=0, backend="reference")
