@@ -37,7 +37,7 @@ def exponents(logits: Tensor, largest: Tensor, scale: Tensor | None) -> Tensor:
     """
     largest = largest.unsqueeze(1)
     value = (logits - largest).mul_(LOG2E if scale is None else scale.unsqueeze(1))
-    return value.masked_fill_(logits == largest, _ZERO)
+    return value.masked_fill_(logits == largest, 0.0)
 
 
 def weights(logits: Tensor, largest: Tensor, scale: Tensor) -> Tensor:

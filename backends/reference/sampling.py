@@ -121,7 +121,7 @@ def _filter_block(
                 count = count.index_put((work,), found[0])
                 threshold[work], last[work], mass[work] = found[1:]
     everything = count == finite
-    threshold = (threshold + _ZERO).masked_fill_(everything, _NEVER)
+    threshold = (threshold + _ZERO).masked_fill_(everything, -INF)
     last = last.masked_fill(everything, NO_TOKEN)
     largest = largest + _ZERO
     if not bool(valid.all()):
@@ -221,7 +221,7 @@ def _draw_block(
     score = z * rate(inv_temperature).unsqueeze(1)
     score.sub_(log2(_exponentials(seeds, positions, purpose, z.shape[1])))
     if bool((threshold > _NEVER).any()):
-        score.masked_fill_(~kept_mask(z, threshold, last_id), _NEVER)
+        score.masked_fill_(~kept_mask(z, threshold, last_id), -INF)
     best, winner = score.max(dim=1)
     # All scores overflow to -inf only for logits near the end of the fp32 range: the first maximum then.
     race &= best > _NEVER
@@ -252,7 +252,7 @@ def _token_block(
 ) -> tuple[Tensor]:
     exponent, log_sum = _log_softmax(z, inv_temperature, threshold, last_id)
     token = tokens.to(torch.int64)
-    own = _at(exponent, token.clamp(min=0)).masked_fill_(token < 0, _NEVER)
+    own = _at(exponent, token.clamp(min=0)).masked_fill_(token < 0, -INF)
     return (_log_probability(own, log_sum),)
 
 
@@ -265,9 +265,9 @@ def _log_softmax(
     if threshold is None or last_id is None:
         valid = largest > _NEVER
         if not bool(valid.all()):
-            exponent.masked_fill_(~valid.unsqueeze(1), _NEVER)
+            exponent.masked_fill_(~valid.unsqueeze(1), -INF)
     elif bool((threshold > _NEVER).any()):
-        exponent.masked_fill_(~kept_mask(z, threshold, last_id), _NEVER)
+        exponent.masked_fill_(~kept_mask(z, threshold, last_id), -INF)
     # A row without a kept token sums to zero; its exponents are all -inf, so any finite logarithm will do.
     return exponent, log2(torch.maximum(vocabulary_sum(exp2(exponent)), _TINY))
 
