@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -114,6 +115,21 @@ def test_prompt_logprobs_come_once_whatever_the_chunks(make_engine: Any, run_dry
     for size in (8, 11, 29, 30):
         assert bits(alone(make_engine, run_dry, prompt, params, max_tokens=size)) == bits(whole)
     assert alone(make_engine, run_dry, [4], params)[0].prompt_logprobs == []
+
+
+def test_elapsed_counts_from_the_arrival_time(make_engine: Any, run_dry: Any) -> None:
+    engine = make_engine()
+    engine.add_request(None, 0, SamplingParams(max_tokens=1), [4], arrival_time=time.monotonic() - 100)
+    assert 100 <= run_dry(engine)[(0, 0)][0].elapsed < 200
+
+
+def test_nothing_is_in_flight_between_steps(make_engine: Any) -> None:
+    engine = make_engine()
+    engine.add_request(None, 0, SamplingParams(max_tokens=2, **FREE), [4])
+    assert len(engine.step()) == 1 and engine.flush_inflight_reqs() == []
+    engine.abort_request(0)
+    assert [o.finish_reason for o in engine.flush_inflight_reqs()] == ["abort"]
+    assert not engine.has_unfinished_requests()
 
 
 # ---- n and seeds

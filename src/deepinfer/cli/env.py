@@ -30,7 +30,11 @@ def command(names: tuple[str, ...], only_set: bool, as_json: bool, check: bool) 
         click.echo("the environment is in order" if not messages else "nothing is refused")
         return
     wanted = {env.variable(n if n.startswith(PREFIX) else PREFIX + n).name for n in (name.upper() for name in names)}
-    rows = [row for row in env.describe() if (not wanted or row["name"] in wanted) and (not only_set or row["set"] is not None)]
+    rows = [
+        row
+        for row in env.describe()
+        if (not wanted or row["name"] in wanted) and (not only_set or row["set"] is not None)
+    ]
     if as_json:
         click.echo(json.dumps(rows, indent=1, default=str))
         return

@@ -114,7 +114,7 @@ def _read_prompt(prompt: str) -> str:
         return prompt
     from ..hal.errors import InvalidArgumentError
 
-    raw = click.get_binary_stream("stdin").read()
+    raw = sys.stdin.buffer.read()
     try:
         return raw.decode("utf-8").removesuffix("\n")
     except UnicodeDecodeError as error:

@@ -1,0 +1,239 @@
+"""What of the upstream interface acts, and the test that shows it, or what will bring it.
+
+`docs/parameters.md` is `render()`; write it anew with `python -m deepinfer.runtime.support > docs/parameters.md`.
+Nothing is accepted and ignored: a name has a test of its effect, or a typed refusal.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from ..hal.env_table import VARIABLES
+from .args import REFUSED, EngineArgs
+from .params import SamplingParams
+
+_ENGINE = "tests/runtime/test_engine.py::"
+_SAMPLER = "tests/runtime/test_sampler.py::"
+_LLM = "tests/runtime/test_llm.py::"
+_ARGS = "tests/runtime/test_args.py::"
+_LOADER = "tests/runtime/test_loader.py::"
+_REFUSED_ARGUMENT = _ARGS + "test_unsupported_values_say_what_brings_them"
+_REFUSED_VARIABLE = _LOADER + "test_planned_variables_are_refused_by_name"
+
+SAMPLING_TESTS: Mapping[str, str] = {
+    "temperature": _SAMPLER + "test_temperature_zero_is_the_lowest_id_among_the_largest",
+    "top_p": _SAMPLER + "test_the_most_likely_token_survives_every_filter",
+    "top_k": _SAMPLER + "test_filters_bound_what_is_drawn",
+    "min_p": _SAMPLER + "test_the_most_likely_token_survives_every_filter",
+    "max_tokens": _ENGINE + "test_the_length_limit_in_force_is_announced",
+    "n": _ENGINE + "test_sample_j_is_the_request_with_seed_plus_j",
+    "seq_seed": _SAMPLER + "test_seed_and_position_decide_the_draw",
+    "repetition_penalty": _SAMPLER + "test_penalties_count_prompt_and_output_as_they_should",
+    "frequency_penalty": _SAMPLER + "test_penalties_count_prompt_and_output_as_they_should",
+    "presence_penalty": _SAMPLER + "test_penalties_count_prompt_and_output_as_they_should",
+    "logit_bias": _SAMPLER + "test_logit_bias_and_the_ban_of_the_end_token",
+    "stop": _ENGINE + "test_stop_strings_over_token_borders",
+    "stop_token_ids": _ENGINE + "test_stop_token_ids",
+    "ignore_eos": _ENGINE + "test_eos_ends_a_request_unless_ignored",
+    "eos_id": _ENGINE + "test_eos_ends_a_request_unless_ignored",
+    "first_n_token_no_eos": _SAMPLER + "test_logit_bias_and_the_ban_of_the_end_token",
+    "logprobs": _SAMPLER + "test_raw_and_processed_logprobs",
+    "top_logprobs": _SAMPLER + "test_top_lists_are_as_long_as_each_row_asks",
+    "prompt_logprobs": _ENGINE + "test_prompt_logprobs_come_once_whatever_the_chunks",
+    "golden_token_ids": _SAMPLER + "test_golden_tokens_replace_the_draw_and_carry_their_own_logprobs",
+}
+SAMPLING_REFUSED: Mapping[str, tuple[str, str]] = {
+    "so_args": ("structured output", "tests/runtime/test_params.py::test_structured_output_is_refused_by_name"),
+}
+ARGUMENT_TESTS: Mapping[str, str] = {
+    "model": _LOADER + "test_the_model_directory_and_the_tokenizer_of_another",
+    "tokenizer": _LOADER + "test_the_model_directory_and_the_tokenizer_of_another",
+    "revision": _LOADER + "test_a_revision_of_a_local_model_is_refused",
+    "tokenizer_revision": _LOADER + "test_a_revision_of_a_local_model_is_refused",
+    "load_format": _LOADER + "test_dummy_weights_need_no_shards",
+    "seed": _ENGINE + "test_an_engine_seed_makes_default_seeds_repeat",
+    "max_model_len": _ARGS + "test_max_model_len",
+    "gpu_memory_utilization": _LOADER + "test_the_pool_fills_the_memory_it_may_use",
+    "max_num_batched_tokens": _ARGS + "test_rows_of_a_step",
+    "max_num_seqs": "tests/runtime/test_planner.py::test_admission_is_bounded_by_pages_slots_and_requests",
+    "chunked_prefill": "tests/runtime/test_planner.py::test_without_chunks_a_prompt_waits_for_a_step_that_holds_it",
+    "stop_preempted_request": _ENGINE + "test_a_preempted_request_may_end_instead",
+    "tokens_per_block": _ARGS + "test_bad_values_name_the_argument",
+    "disable_log_stats": _LOADER + "test_log_lines_follow_the_argument_and_the_interval",
+    "offline_inference": _LLM + "test_bad_constructor_arguments_fail_before_anything_is_loaded",
+    "num_pages": _ARGS + "test_the_pool_must_hold_one_longest_request",
+    "device": _LOADER + "test_the_device_and_the_backend_are_checked",
+    "backend": _LOADER + "test_the_device_and_the_backend_are_checked",
+    "engram_storage": _LOADER + "test_where_the_engram_tables_live",
+}
+# Ours; the others are upstream's.
+OWN_SAMPLING = {
+    "min_p", "n", "repetition_penalty", "frequency_penalty", "presence_penalty", "logit_bias", "stop", "stop_token_ids",
+}  # fmt: skip
+OWN_ARGUMENTS = {"num_pages", "device", "backend", "engram_storage"}
+
+CALL_TESTS: Mapping[str, str] = {
+    "LLM(decode_sequence)": _LLM + "test_without_decoding_a_list_of_outputs_per_prompt",
+    "LLM.generate(prompts)": _LLM + "test_one_text_per_prompt_in_order",
+    "LLM.generate(sampling_params)": _LLM + "test_several_samples_make_a_list_of_entries",
+    "LLM.generate(prompt_token_ids)": _LLM + "test_one_text_per_prompt_in_order",
+    "LLM.generate(use_tqdm)": _LLM + "test_progress_bar_counts_samples",
+    "LLM.stream": _LLM + "test_a_stream_gives_outputs_one_by_one",
+    "LLM.close": _ENGINE + "test_close_is_idempotent_and_ends_everything",
+    "LLMEngine.add_request(user_id, request_id)": _ENGINE + "test_one_output_per_token_and_the_fields_of_each",
+    "LLMEngine.add_request(prompt_token_ids)": _ENGINE + "test_bad_prompts_are_refused_before_they_are_queued",
+    "LLMEngine.add_request(arrival_time)": _ENGINE + "test_elapsed_counts_from_the_arrival_time",
+    "LLMEngine.abort_request": _ENGINE + "test_abort_while_waiting_prefilling_and_decoding",
+    "LLMEngine.step": _ENGINE + "test_one_output_per_token_and_the_fields_of_each",
+    "LLMEngine.flush_inflight_reqs": _ENGINE + "test_nothing_is_in_flight_between_steps",
+}
+CALL_REFUSED: Mapping[str, tuple[str, str]] = {
+    "LLM.generate(multi_modal_data) with images": (
+        "the vision pipeline", _LLM + "test_images_are_refused_by_prompt",
+    ),
+    "LLMEngine.add_request(extra, enqueue=False, chunk_checkpoints)": (
+        "the disaggregated engines", _ENGINE + "test_arguments_of_other_engines_are_refused",
+    ),
+}  # fmt: skip
+
+VARIABLE_TESTS: Mapping[str, str] = {
+    "ACCELERATOR": "tests/hal/test_catalog.py::test_an_argument_beats_the_environment",
+    "STRICT_KERNELS": "tests/hal/test_registry.py::test_strict_mode_refuses_the_fallback_but_not_a_pin",
+    "PIN": "tests/hal/test_registry.py::test_pin_syntax",
+    "BATCH_INVARIANT": "tests/hal/test_registry.py::test_invariance_is_given_up_by_an_explicit_zero_only",
+    "CACHE_DIR": "tests/model/test_presets.py::test_preset_is_made_once",
+    "HF_MODEL_DIR": _LOADER + "test_the_model_directory_of_the_environment",
+    "GLOO_TIMEOUT": _LOADER + "test_the_deadline_of_collectives_comes_from_the_environment",
+    "NUM_STATE_SLOTS_RATIO": _LOADER + "test_state_slots_follow_the_ratio",
+    "PREFILL_MAX_SUM_SEQLEN_K": _LOADER + "test_the_cap_on_summed_lengths_comes_from_the_environment",
+    "LOGGING_INTERVAL_STEP": _LOADER + "test_log_lines_follow_the_argument_and_the_interval",
+    "ENGRAM_FORCE_GPU_STORAGE": _LOADER + "test_where_the_engram_tables_live",
+    "COMPUTE_SUM_SMALLER_PROBS": _SAMPLER + "test_the_configuration_comes_from_the_environment",
+    "SAMPLER_FORCE_TOPK": _SAMPLER + "test_the_configuration_comes_from_the_environment",
+    "DECODE_TOKEN_BLACKLIST": _SAMPLER + "test_the_configuration_comes_from_the_environment",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One name of the interface.
+
+    Attributes:
+        name: as users write it.
+        default: in words.
+        brought_by: None when it acts; else what will bring it, and only its default is accepted.
+        test: pytest id of the test of the effect, or of the refusal.
+        upstream: whether upstream has it.
+    """
+
+    name: str
+    default: str
+    brought_by: str | None
+    test: str
+    upstream: bool = True
+
+
+def sampling_rows() -> list[Row]:
+    """Every field of SamplingParams."""
+    rows = []
+    for spec in dataclasses.fields(SamplingParams):
+        brought_by, test = SAMPLING_REFUSED.get(spec.name) or (None, SAMPLING_TESTS[spec.name])
+        rows.append(Row(spec.name, repr(spec.default), brought_by, test, spec.name not in OWN_SAMPLING))
+    return rows
+
+
+def argument_rows() -> list[Row]:
+    """Every field of EngineArgs."""
+    rows = []
+    for spec in dataclasses.fields(EngineArgs):
+        upstream = spec.name not in OWN_ARGUMENTS
+        if spec.name in REFUSED:
+            rows.append(Row(spec.name, repr(spec.default), REFUSED[spec.name][1], _REFUSED_ARGUMENT))
+        elif spec.name == "engine_type":
+            brought_by = "PROMPT and COMPLETION come with disaggregation"
+            rows.append(Row(spec.name, repr(spec.default), brought_by, _REFUSED_ARGUMENT))
+        else:
+            rows.append(Row(spec.name, repr(spec.default), None, ARGUMENT_TESTS[spec.name], upstream))
+    return rows
+
+
+def call_rows() -> list[Row]:
+    """Arguments of the calls that are no field of the above."""
+    rows = [Row(name, "", None, test, name != "LLM.stream") for name, test in CALL_TESTS.items()]
+    return rows + [Row(name, "", brought_by, test) for name, (brought_by, test) in CALL_REFUSED.items()]
+
+
+def variable_rows() -> list[Row]:
+    """Every environment variable."""
+    rows = []
+    for name, variable in VARIABLES.items():
+        short = name.removeprefix("DEEPINFER_")
+        test = VARIABLE_TESTS[short] if variable.brought_by is None else _REFUSED_VARIABLE
+        rows.append(Row(name, variable.describe_default(), variable.brought_by, test, variable.upstream))
+    return rows
+
+
+def rows() -> list[Row]:
+    """All of the above."""
+    return [*sampling_rows(), *argument_rows(), *call_rows(), *variable_rows()]
+
+
+_HEAD = """\
+# Parameters
+
+Generated by `python -m deepinfer.runtime.support`; edit `runtime/support.py` instead.
+
+Every sampling parameter, engine argument, call argument and environment variable, and the test that shows its effect.
+Where the third column names a feature, any value but the default (or one that describes what happens today) is refused
+with a `NotSupportedError` that says so, and the test is the one of the refusal. A value out of range raises an
+`InvalidArgumentError` with the parameter, what came and what is allowed. Nothing is accepted and ignored. Names marked
+with * are not upstream's.
+
+Where these differ from upstream:
+
+- `temperature=0` is a true argmax, lowest id among equals; from 1e-5 on it divides the logits.
+- `max_tokens=0` is refused. The limit in force is min(max_tokens, max_model_len - prompt length) and stands in every
+  output as `max_output_tokens`.
+- Seeds that nobody gave come from the operating system; outputs carry them. With `seed=` of the engine they repeat.
+- `logprobs=k` returns raw log-probabilities beside the processed ones of `top_logprobs`; `prompt_logprobs` are raw.
+- `first_n_token_no_eos` acts for any number of tokens.
+- `eos_id` acts: None takes the tokenizer's.
+- A batch with an invalid request raises before anything runs; prompts of max_model_len tokens or more are refused.
+- Drafting does not exist yet: leaving `DEEPINFER_USE_NEXTN_DECODE` unset means none, and so does 0.
+"""
+
+
+def render() -> str:
+    """The page, as Markdown."""
+    parts = [_HEAD]
+    for title, section in (
+        ("SamplingParams", sampling_rows()),
+        ("Engine arguments", argument_rows()),
+        ("Calls", call_rows()),
+        ("Environment variables", variable_rows()),
+    ):
+        parts.append(f"## {title}\n\n" + _table(section))
+    return "\n".join(parts)
+
+
+def _table(section: Iterable[Row]) -> str:
+    lines = ["| name | default | comes with | test |", "|---|---|---|---|"]
+    for row in section:
+        mark = "" if row.upstream else " *"
+        default = f"`{row.default}`" if row.default else ""
+        file, _, test = row.test.partition("::")
+        where = file.removeprefix("tests/")
+        lines.append(f"| `{row.name}`{mark} | {default} | {row.brought_by or ''} | {where}: `{test}` |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Write the page to stdout."""
+    import sys
+
+    sys.stdout.write(render())
+
+
+if __name__ == "__main__":
+    main()

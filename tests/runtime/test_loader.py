@@ -1,0 +1,260 @@
+"""From arguments and environment to an engine: what acts, what is refused before anything is loaded."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from deepinfer.hal import env
+from deepinfer.hal.catalog import load_backend
+from deepinfer.hal.device import Device
+from deepinfer.hal.env_table import VARIABLES
+from deepinfer.hal.errors import BackendError, DeepInferError, InvalidArgumentError, NotSupportedError
+from deepinfer.model.hub import resolve_model
+from deepinfer.model.transformer import Model
+from deepinfer.runtime import loader
+from deepinfer.runtime.args import EngineArgs
+from deepinfer.runtime.engine import LLMEngine
+from deepinfer.runtime.llm import LLM
+from deepinfer.runtime.params import SamplingParams
+
+
+@pytest.fixture
+def setting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Sets DEEPINFER variables for one test."""
+
+    def put(**values: str) -> None:
+        for name, text in values.items():
+            monkeypatch.setenv(f"DEEPINFER_{name}", text)
+        env.rearm()
+
+    yield put
+    monkeypatch.undo()
+    env.rearm()
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[Model]:
+    load_backend("reference")
+    loaded = Model.load(resolve_model("tiny"), max_model_len=256)
+    yield loaded
+    loaded.close()
+
+
+def build(model: Model, **arguments: Any) -> loader.LoadedEngine:
+    """What `load_engine` does after the weights are there."""
+    args = EngineArgs(**({"max_num_seqs": 4, "num_pages": 8} | arguments))
+    assert model.path is not None
+    return loader._build(args, model.path, model, load_backend("reference"), Device("cpu"))
+
+
+class Loaded(Exception):
+    """Stops a load once the options of the model are known."""
+
+
+@pytest.fixture
+def options(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Options with which a model would be loaded; nothing is read."""
+
+    def load(cls: Any, path: Path, **given: Any) -> None:
+        raise Loaded({"path": path, **given})
+
+    monkeypatch.setattr(Model, "load", classmethod(load))
+
+    def ask(**arguments: Any) -> dict[str, Any]:
+        with pytest.raises(Loaded) as caught:
+            LLMEngine.from_engine_args(EngineArgs(**arguments))
+        found: dict[str, Any] = caught.value.args[0]
+        return found
+
+    return ask
+
+
+# ---- environment
+
+
+def a_refused_text(name: str) -> str:
+    """A text that parses and that the variable does not accept."""
+    variable = VARIABLES[name]
+    for text in ("1", "2", "3", "0", "off", "mask", "error", "0.5", "/tmp/x"):
+        try:
+            value = variable.parse(text)
+        except InvalidArgumentError:
+            continue
+        if value is not None and value not in variable.accepts:
+            return text
+    raise AssertionError(f"no text for {name}")
+
+
+PLANNED = [name for name, v in VARIABLES.items() if v.brought_by is not None and len(v.accepts) < 2]
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_planned_variables_are_refused_by_name(setting: Any, options: Any, name: str) -> None:
+    setting(**{name.removeprefix("DEEPINFER_"): a_refused_text(name)})
+    with pytest.raises(NotSupportedError, match=name) as caught:
+        LLMEngine.from_engine_args(EngineArgs())
+    assert VARIABLES[name].brought_by in caught.value.brought_by  # type: ignore[operator]
+
+
+def test_only_eager_switches_take_any_value() -> None:
+    rest = {name for name, v in VARIABLES.items() if v.brought_by is not None} - set(PLANNED)
+    assert rest == {"DEEPINFER_ENFORCE_EAGER", "DEEPINFER_DFLASH_ENFORCE_EAGER"}
+
+
+def test_drafting_is_off_unless_asked_for_and_then_refused(setting: Any, options: Any) -> None:
+    assert options()
+    setting(USE_NEXTN_DECODE="0")
+    assert options()
+    setting(USE_NEXTN_DECODE="5")
+    with pytest.raises(NotSupportedError, match="USE_NEXTN_DECODE=5.*speculative decoding"):
+        LLM("tiny")
+
+
+def test_values_that_describe_today_are_accepted(setting: Any, options: Any) -> None:
+    setting(ZERO_OVERHEAD_SCHEDULING="0", YOCO_PREFILL_TRUNCATION_MODE="off", ENFORCE_EAGER="1", ENABLE_MTP_VARLEN="0")
+    assert options()
+    setting(ZERO_OVERHEAD_SCHEDULING="1")
+    with pytest.raises(NotSupportedError, match="ZERO_OVERHEAD_SCHEDULING=1.*asynchronous scheduling"):
+        options()
+
+
+def test_a_text_that_does_not_parse_is_refused_before_loading(setting: Any, options: Any) -> None:
+    setting(SAMPLER_FORCE_TOPK="many")
+    with pytest.raises(InvalidArgumentError, match="DEEPINFER_SAMPLER_FORCE_TOPK"):
+        LLM("tiny")
+
+
+def test_state_slots_follow_the_ratio(setting: Any, model: Model) -> None:
+    assert build(model, max_num_seqs=10).engine.config.num_slots == 12
+    setting(NUM_STATE_SLOTS_RATIO="2")
+    loaded = build(model, max_num_seqs=10)
+    assert loaded.engine.config.num_slots == 20
+    assert loaded.engine.executor.caches.state.shape[0] == 21  # type: ignore[attr-defined]
+
+
+def test_the_cap_on_summed_lengths_comes_from_the_environment(setting: Any, model: Model) -> None:
+    assert build(model).engine.config.limits.max_sum_context is None
+    setting(PREFILL_MAX_SUM_SEQLEN_K="300")
+    assert build(model).engine.config.limits.max_sum_context == 300
+    setting(PREFILL_MAX_SUM_SEQLEN_K="255")
+    with pytest.raises(InvalidArgumentError, match="PREFILL_MAX_SUM_SEQLEN_K: got 255.*max_model_len = 256"):
+        build(model)
+
+
+def test_log_lines_follow_the_argument_and_the_interval(setting: Any, model: Model) -> None:
+    assert build(model).engine.config.log_interval == 100
+    assert build(model, disable_log_stats=True).engine.config.log_interval == 0
+    setting(LOGGING_INTERVAL_STEP="7")
+    assert build(model).engine.config.log_interval == 7
+
+
+def test_the_deadline_of_collectives_comes_from_the_environment(setting: Any) -> None:
+    from deepinfer.hal import comm
+
+    setting(GLOO_TIMEOUT="7")
+    assert comm.single_process().deadline == 7.0
+
+
+def test_where_the_engram_tables_live(setting: Any, options: Any) -> None:
+    assert options()["engram_storage"] == "auto"
+    assert options(engram_storage="host")["engram_storage"] == "host"
+    setting(ENGRAM_FORCE_GPU_STORAGE="1")
+    assert options()["engram_storage"] == "device"
+    assert options(engram_storage="host")["engram_storage"] == "host"
+    setting(ENGRAM_FORCE_GPU_STORAGE="0")
+    assert options()["engram_storage"] == "host"
+
+
+def test_the_blacklist_is_checked_against_the_vocabulary(setting: Any, model: Model) -> None:
+    setting(DECODE_TOKEN_BLACKLIST="0..3,5000")
+    with pytest.raises(InvalidArgumentError, match=r"DEEPINFER_DECODE_TOKEN_BLACKLIST: got '5000\.\.5000'"):
+        build(model)
+
+
+# ---- arguments
+
+
+def test_the_model_directory_of_the_environment(setting: Any, options: Any, tmp_path: Path) -> None:
+    tiny = resolve_model("tiny")
+    shutil.copy(tiny / "config.json", tmp_path)
+    setting(HF_MODEL_DIR=str(tmp_path))
+    assert options()["path"] == tmp_path
+    assert options(model="tiny")["path"] == tiny
+
+
+def test_the_model_directory_and_the_tokenizer_of_another(options: Any, model: Model, tmp_path: Path) -> None:
+    tiny = resolve_model("tiny")
+    assert options(model=str(tiny))["path"] == tiny
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        if (tiny / name).exists():
+            shutil.copy(tiny / name, tmp_path)
+    assert build(model, tokenizer=str(tmp_path)).tokenizer.file == tmp_path / "tokenizer.json"
+    assert build(model).tokenizer.file == tiny / "tokenizer.json"
+    with pytest.raises(DeepInferError, match="nowhere"):
+        build(model, tokenizer="/nowhere/at/all")
+    with pytest.raises(InvalidArgumentError, match="model"):
+        LLM("/nowhere/at/all")
+
+
+def test_a_revision_of_a_local_model_is_refused(options: Any, model: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match="revision"):
+        LLMEngine.from_engine_args(EngineArgs(model="tiny", revision="main"))
+    with pytest.raises(InvalidArgumentError, match="revision"):
+        build(model, tokenizer=str(model.path), tokenizer_revision="main")
+    with pytest.raises(InvalidArgumentError, match="tokenizer_revision.*unless tokenizer"):
+        LLMEngine.from_engine_args(EngineArgs(model="tiny", tokenizer_revision="main"))
+
+
+def test_dummy_weights_need_no_shards(tmp_path: Path) -> None:
+    tiny = resolve_model("tiny")
+    for file in tiny.glob("*.json"):
+        if "index" not in file.name:
+            shutil.copy(file, tmp_path)
+    with LLM(str(tmp_path), load_format="dummy", max_num_seqs=1, num_pages=2, max_model_len=64) as llm:
+        assert llm.engine.config.max_model_len == 64
+    with pytest.raises(DeepInferError):
+        LLM(str(tmp_path), max_num_seqs=1, num_pages=2, max_model_len=64)
+
+
+def test_the_device_and_the_backend_are_checked(options: Any) -> None:
+    assert str(options(device="cpu", backend="reference")["device"]) == "cpu"
+    assert str(options(backend="cpu")["device"]) == "cpu"
+    with pytest.raises(InvalidArgumentError, match="device"):
+        LLMEngine.from_engine_args(EngineArgs(device="toaster"))
+    with pytest.raises(BackendError, match="toaster"):
+        LLMEngine.from_engine_args(EngineArgs(backend="toaster"))
+
+
+@pytest.mark.parametrize(("utilization", "pages"), [(0.5, 10), (0.75, 35), (1.0, 60)])
+def test_the_pool_fills_the_memory_it_may_use(model: Model, utilization: float, pages: int) -> None:
+    layout = model.cache_layout
+    slots = 4
+    total = 100 * layout.page_bytes
+    fixed = (slots + 1) * layout.state_bytes + layout.page_bytes
+    # 40 pages' worth is in use; state slots and the reserved page come off the rest
+    found = SimpleNamespace(memory_total=total, memory_free=total - 40 * layout.page_bytes + fixed)
+    backend: Any = SimpleNamespace(capability=lambda device: found)
+    args = EngineArgs(gpu_memory_utilization=utilization, max_num_seqs=100)
+    assert loader._count_pages(args, model, backend, Device("cpu"), slots) == pages
+    few = EngineArgs(gpu_memory_utilization=utilization, max_num_seqs=3)
+    assert loader._count_pages(few, model, backend, Device("cpu"), slots) == 6  # more could never be used
+    assert loader._count_pages(EngineArgs(num_pages=7), model, backend, Device("cpu"), slots) == 7
+
+
+def test_a_pool_too_small_for_one_request_says_what_fits(model: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match="num_pages: got 1; allowed: at least 2.*max_model_len = 256"):
+        build(model, num_pages=1)
+
+
+def test_a_loaded_engine_generates(model: Model) -> None:
+    loaded = build(model)
+    llm = LLM.from_engine(loaded.engine, loaded.tokenizer)
+    params = SamplingParams(max_tokens=3, temperature=0, ignore_eos=True)
+    texts = llm.generate(["Once upon", "The"], params, use_tqdm=False)
+    assert texts == [llm.generate(text, params, use_tqdm=False)[0] for text in ("Once upon", "The")]
