@@ -25,6 +25,7 @@ BIAS_VALUE = 2.0
 
 _SHARE = 0.5  # expected amplitude of the embedding in the normalised output of the last layer
 _BIGRAM = 6.5  # logit a frequent successor gains
+_MARKOV = 2.0  # logit the draft head's correction adds to one
 _RANDOM = 0.6  # standard deviation of the part of a logit that is not word statistics
 _EOS_BIAS = 4.0
 _NEVER = -14.0
@@ -32,12 +33,11 @@ _NEVER = -14.0
 
 def embedding_and_head(tokenizer: Any, width: int, rng: np.random.Generator) -> tuple[Float32Array, Float32Array]:
     """Tables [V, width] of a trained `tokenizers.Tokenizer`, V its size."""
-    size = tokenizer.get_vocab_size()
-    embed = np.round(rng.standard_normal((size, width)) * 16) / 16
+    unigrams, bigrams = _counts(tokenizer)
+    embed, towards = _pair(bigrams, width, rng)
     embed[:, BIAS_CHANNEL] = 0.0
-    unigrams, bigrams = _counts(tokenizer, size)
-    towards = _successor_strength(bigrams).T @ embed
-    head = towards * (_BIGRAM / (_SHARE * width)) + rng.standard_normal((size, width)) * (_RANDOM / np.sqrt(width))
+    noise = rng.standard_normal(embed.shape) * (_RANDOM / np.sqrt(width))
+    head = towards * (_BIGRAM / (_SHARE * width)) + noise
     bias = _bias(tokenizer, unigrams)
     head[bias == _NEVER] *= 0.25
     head[EOS_ID] *= 0.25
@@ -46,7 +46,23 @@ def embedding_and_head(tokenizer: Any, width: int, rng: np.random.Generator) -> 
     return embed.astype(np.float32), head.astype(np.float32)
 
 
-def _counts(tokenizer: Any, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def markov_tables(tokenizer: Any, rank: int, rng: np.random.Generator) -> tuple[Float32Array, Float32Array]:
+    """Tables [V, rank] of the draft head's first-order correction: it favours what follows the previous token."""
+    embed, towards = _pair(_counts(tokenizer)[1], rank, rng)
+    head = towards * (_MARKOV / rank)
+    return embed.astype(np.float32), head.astype(np.float32)
+
+
+def _pair(
+    bigrams: npt.NDArray[np.int64], width: int, rng: np.random.Generator
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Random codes [V, width] in sixteenths, and for each token the weighted sum of its predecessors' codes."""
+    codes = np.round(rng.standard_normal((len(bigrams), width)) * 16) / 16
+    return codes, _successor_strength(bigrams).T @ codes
+
+
+def _counts(tokenizer: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    size = tokenizer.get_vocab_size()
     ids = [token for line in tokenizer.encode_batch(training_text()) for token in line.ids]
     bigrams = np.zeros((size, size), dtype=np.int64)
     np.add.at(bigrams, (ids[:-1], ids[1:]), 1)

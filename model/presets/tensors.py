@@ -25,7 +25,7 @@ from torch import Tensor
 from ..config import ModelConfig
 from ..names import TensorSpec, inventory
 from . import formats
-from .readout import BIAS_CHANNEL, BIAS_VALUE, embedding_and_head
+from .readout import BIAS_CHANNEL, BIAS_VALUE, embedding_and_head, markov_tables
 
 Float32Array = npt.NDArray[np.float32]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Float32Array]
@@ -59,8 +59,7 @@ def preset_tensors(config: ModelConfig, tokenizer: Any, seed: int) -> Iterator[t
         tokenizer: its trained `tokenizers.Tokenizer`, for the embedding and the head.
         seed: any integer >= 0; equal seeds give equal bytes.
     """
-    embed, head = embedding_and_head(tokenizer, config.text.hidden_size, _generator(seed, "embed.weight"))
-    tables = {"embed.weight": embed, "head.weight": head}
+    tables = _word_tables(config, tokenizer, seed)
     for spec in inventory(config).values():
         if spec.is_scale:
             continue
@@ -68,6 +67,20 @@ def preset_tensors(config: ModelConfig, tokenizer: Any, seed: int) -> Iterator[t
         if values is None:
             values = _draw(config, spec, _generator(seed, spec.name))
         yield from _store(spec, values)
+
+
+def _word_tables(config: ModelConfig, tokenizer: Any, seed: int) -> dict[str, Float32Array]:
+    """The tensors that are made from the training text."""
+    text = config.text
+    embed, head = embedding_and_head(tokenizer, text.hidden_size, _generator(seed, "embed.weight"))
+    last = f"mtp.{text.num_nextn_predict_layers - 1}.markov_head"
+    previous, following = markov_tables(tokenizer, text.dspark_markov_rank, _generator(seed, last))
+    return {
+        "embed.weight": embed,
+        "head.weight": head,
+        f"{last}.embed.weight": previous,
+        f"{last}.head.weight": following,
+    }
 
 
 def _generator(seed: int, name: str) -> np.random.Generator:
@@ -179,7 +192,6 @@ _SPECIAL: tuple[tuple[str, Draw], ...] = (
     (r".*gate\.bias_vl", lambda rng, shape: _normal(rng, shape, 0.3)),
     (r".*engram\.embed\.weight", _engram_rows),
     (r".*engram\.[qk]_weight", lambda rng, shape: _normal(rng, shape, 0.25, mean=1.2)),
-    (r".*markov_head\.embed\.weight", lambda rng, shape: _normal(rng, shape, 1.0)),
     (r"image_(start|end|newline)", lambda rng, shape: _embedded(rng, shape, 1.0)),
     (r"aligner\.w2\.bias", lambda rng, shape: _embedded(rng, shape, 0.1)),
 )

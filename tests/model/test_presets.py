@@ -138,6 +138,17 @@ def test_control_tokens_are_unlikely_by_construction(tiny: Path) -> None:
     assert 0 < head[tokenizer.eos_id, 0] < 4.5  # rare next to the ten likely tokens of a row, but possible
 
 
+def test_draft_correction_favours_what_follows(tiny: Path) -> None:
+    tensors = read_all(tiny)
+    embed, head = (tensors[f"mtp.1.markov_head.{part}.weight"].float() for part in ("embed", "head"))
+    added = embed @ head.T
+    tokenizer = Tokenizer.load(tiny)
+    pairs = [tokenizer.encode(text, bos=False) for text in ("Once upon", " of the", " she had")]
+    assert all(len(pair) == 2 for pair in pairs)
+    assert all(added[first, second] > 0.8 for first, second in pairs)
+    assert 0.1 < added.std() < 1.5
+
+
 def test_quantised_scales_differ_between_blocks_and_use_the_range(tiny: Path) -> None:
     tensors = read_all(tiny)
     for name in ("layers.3.attn.wq_b", "layers.5.ffn.shared_experts.w1", "layers.4.engram.wkv"):
@@ -242,6 +253,16 @@ def test_unwritable_cache_names_the_variable(cache_root: Path) -> None:
     cache_root.write_text("a file where the directory should be")
     with pytest.raises(errors.CheckpointError, match="DEEPINFER_CACHE_DIR"):
         ensure_preset("tiny")
+
+
+def test_disk_that_fills_up_is_one_typed_error(cache_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object, **options: object) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache, "make_checkpoint", full)
+    with pytest.raises(errors.CheckpointError, match="No space left"):
+        ensure_preset("tiny")
+    assert not list((cache_root / "checkpoints").iterdir())
 
 
 def test_cache_directory_without_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
