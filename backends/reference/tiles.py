@@ -3,7 +3,9 @@
 A matrix product from a CPU library picks its kernel, and with it the order of the sums, by the shape of the call: one
 row alone and the same row among thirty differ in the last bits. So every product here is made of calls of one shape,
 16 rows by a multiple of 16 columns, on freshly allocated (aligned) memory. Rows are padded with zeros, K stays as it
-is. The order of the sum then depends on N and K alone. Tests hold this over thread counts, alignments and positions.
+is. A long K is cut into blocks that are added up in order, since a library splits a long sum of few rows over its
+threads, as many ways as there are threads. The order of the sum then depends on N and K alone. Tests hold this over
+thread counts, alignments and positions.
 """
 
 from __future__ import annotations
@@ -14,6 +16,10 @@ import torch
 from torch import Tensor
 
 TILE = 16
+K_BLOCK = 256
+"""Channels of one library call. Seen on an AVX-512 CPU: sums over 1280 channels and more depend on the number of threads,
+sums over 512 do not."""
+
 CHUNK_ELEMENTS = 1 << 24
 """Weights are expanded to fp32 at most this many elements at a time (64 MiB)."""
 
@@ -45,7 +51,10 @@ def multiply_tiles(x: Tensor, weight: Tensor, out: Tensor) -> None:
     """out = x @ weight.T tile by tile; all fp32, rows and N already multiples of 16, x and weight fresh copies."""
     transposed = weight.t()
     for begin in range(0, x.shape[0], TILE):
-        torch.mm(x[begin : begin + TILE], transposed, out=out[begin : begin + TILE])
+        rows, part = x[begin : begin + TILE], out[begin : begin + TILE]
+        torch.mm(rows[:, :K_BLOCK], transposed[:K_BLOCK], out=part)
+        for first in range(K_BLOCK, x.shape[1], K_BLOCK):
+            part.addmm_(rows[:, first : first + K_BLOCK], transposed[first : first + K_BLOCK])
 
 
 def matmul(x: Tensor, weight: Tensor) -> Tensor:
