@@ -75,7 +75,9 @@ def test_score_of_a_row_does_not_depend_on_rows_lanes_or_chunks(
         assert same_bits(Stage([(story, 120, 130)]).scores(), want[120:130, :130].contiguous())
 
 
-def test_block_scores_are_the_full_scores(whole: tuple[Story, torch.Tensor]) -> None:
+def test_block_scores_are_the_full_scores(whole: tuple[Story, torch.Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "COLUMNS", 50)
+    monkeypatch.setattr(kernels, "CHUNK_ELEMENTS", 1 << 17)
     story, want = whole
     stage = Stage([(story, 0, 200)], poison=0xFF)
     visible = stage.step.visible(1)
