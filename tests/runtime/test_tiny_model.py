@@ -129,6 +129,18 @@ def test_a_neighbour_that_prefills_or_is_aborted_changes_no_bit(model: Model, al
     assert made.pages_in_use == 0
 
 
+def test_many_identical_rows_have_identical_bits(model: Model, alone: dict[int, list[Any]]) -> None:
+    # row counts at which a tile choice by batch size would change
+    for count in (44, 45):
+        made = engine(model, pages=count, requests=count)
+        for j in range(count):
+            made.add_request(None, j, params(1), prompts()[1])
+        for step in range(2):
+            (row,) = {(o.token_id, o.token_logprobs) for o in made.step()}
+            assert row == alone[1][step][:2]
+        made.close()
+
+
 def test_samples_of_one_request_are_requests_with_following_seeds(model: Model) -> None:
     made = engine(model)
     base = SamplingParams(max_tokens=6, ignore_eos=True, seq_seed=2**64 - 1, temperature=2.0)
