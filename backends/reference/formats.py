@@ -45,7 +45,7 @@ _tables: dict[tuple[str, torch.device], Tensor] = {}
 def encode_e4m3(x: Tensor) -> Tensor:
     """Round fp32 to E4M3 (nearest, ties to even), saturating at 448; NaN of either sign gives the byte 0x7F.
 
-    Saturation comes first: a plain cast turns everything from 464 upwards into NaN.
+    Saturation comes first: the cast itself gives NaN beyond 464 in some versions of torch and on some devices.
     """
     codes = x.clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn)
     codes.view(torch.uint8).masked_fill_(x.isnan(), 0x7F)

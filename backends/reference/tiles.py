@@ -17,8 +17,8 @@ from torch import Tensor
 
 TILE = 16
 K_BLOCK = 256
-"""Channels of one library call. Seen on an AVX-512 CPU: sums over 1280 channels and more depend on the number of threads,
-sums over 512 do not."""
+"""Channels of one library call. Seen on an AVX-512 CPU: sums over 1280 channels and more depend on the number of
+threads, sums over 512 do not."""
 
 CHUNK_ELEMENTS = 1 << 24
 """Weights are expanded to fp32 at most this many elements at a time (64 MiB)."""

@@ -8,7 +8,7 @@ import torch
 
 import layer_oracle as oracle
 from deepinfer import ops
-from deepinfer.backends.reference import moe
+from deepinfer.backends.reference import moe, quant  # noqa: F401  (quant registers a kernel the tests call)
 from deepinfer.ops import layer_samples as make
 from deepinfer.ops import moe_samples
 from deepinfer.ops.spec import WeightHandle
