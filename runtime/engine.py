@@ -14,12 +14,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from ..hal.errors import InvalidArgumentError, NotSupportedError
-from .checks import check_in_vocabulary
+from .checks import check_float, check_in_vocabulary
 from .execute import Drawn, Executor, Result, Work
 from .outputs import FinishReason, RequestOutput
 from .params import SamplingParams, fresh_seed, sample_seed
@@ -98,6 +99,7 @@ class LLMEngine:
         self._waiting: deque[Request] = deque()
         self._running: list[Request] = []
         self._by_id: dict[Any, list[Request]] = {}
+        self._aborted: list[Request] = []
         self._ready: list[RequestOutput] = []
         self._next_key = 0
         self._seeds_drawn = 0
@@ -158,12 +160,14 @@ class LLMEngine:
             if value is not default:
                 raise NotSupportedError(f"{name}={value!r}", "it comes with the disaggregated engines")
         params, prompt = self.check_request(sampling_params, prompt_token_ids, multi_modal_data)
+        now = time.monotonic()
+        if arrival_time is not None:
+            now = check_float("arrival_time", arrival_time, 0.0, now, also="None for now")
         with self._lock:
             if self._closed:
                 raise InvalidArgumentError("engine", "closed", "an open engine")
             self._check_id(request_id)
             seed = self._default_seed() if params.seq_seed is None else params.seq_seed
-            now = time.monotonic() if arrival_time is None else arrival_time
             samples = [self._sample(request_id, user_id, j, params, prompt, seed, now) for j in range(params.n)]
             self._by_id[request_id] = samples
             self._waiting.extend(samples)
@@ -214,8 +218,7 @@ class LLMEngine:
                 if samples is None:
                     continue
                 aborted.append(one)
-                for request in samples:
-                    request.aborted = True
+                self._mark_aborted(samples)
             if not self._in_flight:
                 self._apply_aborts()
         return aborted
@@ -278,8 +281,7 @@ class LLMEngine:
         with self._lock:
             if self._closed:
                 return
-            for request in [*self._waiting, *self._running]:
-                request.aborted = True
+            self._mark_aborted([*self._waiting, *self._running])
             self._apply_aborts()
             self._ready.clear()
             self._closed = True
@@ -362,7 +364,8 @@ class LLMEngine:
     def _snapshot(self) -> Snapshot:
         return Snapshot(
             running=[request.view() for request in self._running],
-            waiting=[request.view() for request in self._waiting],
+            # More than that cannot be admitted; a queue of many thousands costs a step nothing.
+            waiting=[request.view() for request in islice(self._waiting, self.config.limits.max_requests)],
             free_pages=self._pages.free,
             free_slots=self._slots.free,
         )
@@ -468,9 +471,17 @@ class LLMEngine:
         if all(sample.finished for sample in samples):
             del self._by_id[request.request_id]
 
+    def _mark_aborted(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            if not request.finished and not request.aborted:
+                request.aborted = True
+                self._aborted.append(request)
+
     def _apply_aborts(self) -> None:
-        for request in [*self._running, *self._waiting]:
-            if request.aborted:
+        """At a step border: no launched step reads the resources that go back here."""
+        aborted, self._aborted = self._aborted, []
+        for request in aborted:
+            if not request.finished:
                 self._finish(request, FinishReason.ABORT)
 
     def _output(self, request: Request, text: str) -> RequestOutput:

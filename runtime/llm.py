@@ -8,6 +8,8 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import Any
 
+import numpy as np
+
 from ..hal.errors import DeepInferError, InvalidArgumentError
 from .args import EngineArgs
 from .engine import LLMEngine
@@ -182,7 +184,7 @@ class LLM:
         lists: list[Any] | None = None
         if prompt_token_ids is not None:
             lists = list(prompt_token_ids)
-            if lists and all(isinstance(item, int) for item in lists):
+            if lists and all(isinstance(item, (int, np.integer)) for item in lists):
                 lists = [lists]
         total = len(texts if texts is not None else lists or [])
         for name, values in (("prompt_token_ids", lists), ("multi_modal_data", multi_modal_data)):

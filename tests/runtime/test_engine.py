@@ -121,6 +121,9 @@ def test_elapsed_counts_from_the_arrival_time(make_engine: Any, run_dry: Any) ->
     engine = make_engine()
     engine.add_request(None, 0, SamplingParams(max_tokens=1), [4], arrival_time=time.monotonic() - 100)
     assert 100 <= run_dry(engine)[(0, 0)][0].elapsed < 200
+    for bad in (-1.0, float("nan"), time.monotonic() + 100, "now"):
+        with pytest.raises(InvalidArgumentError, match="arrival_time"):
+            engine.add_request(None, 1, SamplingParams(), [4], arrival_time=bad)  # type: ignore[arg-type]
 
 
 def test_nothing_is_in_flight_between_steps(make_engine: Any) -> None:

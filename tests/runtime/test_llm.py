@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from deepinfer.hal.errors import InvalidArgumentError, NotSupportedError
@@ -34,7 +35,10 @@ def test_one_text_per_prompt_in_order(make_engine: Any) -> None:
     assert llm.generate([], SEEDED, use_tqdm=False) == []
     ids = [[2, *b"abc"], [2, *b"x"], [2, *b"hello"]]
     assert llm.generate(prompt_token_ids=ids, sampling_params=SEEDED, use_tqdm=False) == together
-    assert llm.generate(prompt_token_ids=ids[0], sampling_params=SEEDED, use_tqdm=False) == together[:1]
+    for one in (ids[0], np.array(ids[0])):
+        assert llm.generate(prompt_token_ids=one, sampling_params=SEEDED, use_tqdm=False) == together[:1]
+    arrays = [np.array(one) for one in ids]
+    assert llm.generate(prompt_token_ids=arrays, sampling_params=SEEDED, use_tqdm=False) == together
 
 
 def test_without_decoding_a_list_of_outputs_per_prompt(make_engine: Any) -> None:
