@@ -13,10 +13,15 @@ from typing import TYPE_CHECKING, Any
 from ..hal.registry import REGISTRY
 
 if TYPE_CHECKING:
-    from .spec import OpSpec
+    from .spec import OpSpec, TensorArg
 
 # A signature holds no row count, so a model has a few per op; the limit only bounds odd strides and alignments.
 TABLE_LIMIT = 4096
+
+
+def ceil(a: int, b: int) -> int:
+    """a / b rounded up: what `ceil(a,b)` means in a dim."""
+    return -(-a // b)
 
 
 def build_run(spec: OpSpec) -> Callable[..., Any]:
@@ -50,7 +55,7 @@ def build_run(spec: OpSpec) -> Callable[..., Any]:
         check(spec, out, bind_dims(spec, args), device)
 
     # Underscores keep these apart from argument names such as `table` and `key`.
-    scope: dict[str, Any] = {"_table": table, "_miss": miss, "_refuse": refuse, "_check_out": check_out}
+    scope: dict[str, Any] = {"_table": table, "_miss": miss, "_refuse": refuse, "_check_out": check_out, "ceil": ceil}
     exec(compile(source, f"<dispatch of {spec.name}>", "exec"), scope)
     run: Callable[..., Any] = scope["run"]
     return run
@@ -63,21 +68,18 @@ def generate(spec: OpSpec) -> str:
     names = [a.name for a in spec.args]
     body: list[str] = []
     key: list[str] = []
-    dynamic: dict[str, list[str]] = {}
     first = True
     for arg in spec.args:
         if isinstance(arg, HandleArg):
             key.append(f"{arg.name}.key")
         elif isinstance(arg, TensorArg):
-            lines, entries, bound = _tensor_lines(spec, arg, first and not arg.host)
+            lines, entries = _tensor_lines(spec, arg, first and not arg.host)
             first = first and arg.host
             body += lines
             key += entries
-            for dim, variable in bound:
-                dynamic.setdefault(dim, []).append(variable)
         elif arg.static:
             key += [arg.name, f"{arg.name}.__class__"]  # 1, 1.0 and True are equal keys
-    checks = [f"{a} == {b}" for vs in dynamic.values() for a, b in zip(vs, vs[1:], strict=False)]
+    checks = _dynamic_checks(spec)
     args = ", ".join(names) + ("," if len(names) == 1 else "")
     lines = [
         f"def run({', '.join(names)}, out=None, workspace=None):",
@@ -102,35 +104,53 @@ def generate(spec: OpSpec) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _tensor_lines(spec: OpSpec, arg: Any, first: bool) -> tuple[list[str], list[str], list[tuple[str, str]]]:
-    """Statements, key entries and (dynamic dim, variable) pairs for one tensor argument."""
-    variables = [f"{arg.name}_{i}" for i in range(len(arg.dims))]
-    unpack = f"{', '.join(variables)}, = {arg.name}.shape" if variables else ""
+def _variables(arg: TensorArg) -> list[str]:
+    """Names of the local variables that hold an argument's sizes."""
+    return [f"{arg.name}_{i}" for i in range(len(arg.dims))]
+
+
+def _tensor_lines(spec: OpSpec, arg: TensorArg, first: bool) -> tuple[list[str], list[str]]:
+    """Statements that read one tensor argument, and its entries of the key."""
+    variables = _variables(arg)
+    unpack = [f"{', '.join(variables)}, = {arg.name}.shape"] if variables else []
     static = [v for v, d in zip(variables, arg.dims, strict=True) if spec.is_static(d)]
     device = f"{arg.name}.device" if first else f"{arg.name}.get_device()"
     layout = f"{arg.name}.is_contiguous() or {arg.name}.stride()"
     entries = [f"{arg.name}.dtype", *static, device, layout, f"{arg.name}.data_ptr() & 15 == 0"]
-    bound = [(d.text, v) for v, d in zip(variables, arg.dims, strict=True) if d.plain and not spec.is_static(d)]
     if not arg.optional:
-        return [unpack] if unpack else [], entries, bound
-    # An absent optional argument has one key entry; its dynamic dims are taken as equal to the others'.
-    lines = [f"if {arg.name} is None:", f"    {arg.name}_key = None"]
-    peers = _peers(spec, arg)
-    lines += [f"    {v} = {peers.get(d, '0')}" for d, v in bound]
-    lines += ["else:"] + ([f"    {unpack}"] if unpack else []) + [f"    {arg.name}_key = ({', '.join(entries)},)"]
-    return lines, [f"{arg.name}_key"], [(d, v) for d, v in bound if d in peers]
+        return unpack, entries
+    inner = [*unpack, f"{arg.name}_key = ({', '.join(entries)},)"]
+    return [f"if {arg.name} is None:", f"    {arg.name}_key = None", "else:", *(f"    {x}" for x in inner)], [
+        f"{arg.name}_key"
+    ]
 
 
-def _peers(spec: OpSpec, arg: Any) -> dict[str, str]:
-    """For each dynamic dim, a variable of an earlier required argument that binds it."""
-    from .spec import TensorArg
+def _dynamic_checks(spec: OpSpec) -> list[str]:
+    """Conditions on the sizes that no key holds: every dynamic dim agrees with where it was first bound.
 
-    found: dict[str, str] = {}
-    for other in spec.args:
-        if other is arg:
-            break
-        if isinstance(other, TensorArg) and not other.optional:
-            for i, dim in enumerate(other.dims):
-                if dim.plain and not spec.is_static(dim):
-                    found.setdefault(dim.text, f"{other.name}_{i}")
-    return found
+    An absent optional argument satisfies its conditions. Dims that only optional arguments bind are compared among
+    those that are present.
+    """
+    from .spec import ScalarArg, TensorArg
+
+    tensors = [a for a in spec.args if isinstance(a, TensorArg)]
+    bound = {a.name: a.name for a in spec.args if isinstance(a, ScalarArg) and a.type is int}
+    for arg in (a for a in tensors if not a.optional):
+        for dim, variable in zip(arg.dims, _variables(arg), strict=True):
+            if dim.plain:
+                bound.setdefault(dim.text, variable)
+    checks: list[str] = []
+    loose: dict[str, tuple[TensorArg, str]] = {}
+    for arg in tensors:
+        absent = f"{arg.name} is None or " if arg.optional else ""
+        for dim, variable in zip(arg.dims, _variables(arg), strict=True):
+            if spec.is_static(dim) or bound.get(dim.text) == variable:
+                continue
+            if all(name in bound for name in dim.names):
+                checks.append(f"({absent}{variable} == {dim.substitute(bound)})")
+            elif dim.plain and dim.text in loose:
+                other, peer = loose[dim.text]
+                checks.append(f"({absent}{other.name} is None or {variable} == {peer})")
+            elif dim.plain:
+                loose[dim.text] = (arg, variable)
+    return checks

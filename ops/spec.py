@@ -18,6 +18,7 @@ import torch
 
 from ..hal.errors import ContractError
 from ..hal.registry import CONTRACT_LAYOUT, REGISTRY, Kernel, Signature
+from .dispatch import build_run, ceil
 from .numerics import Numerics
 
 BF16 = torch.bfloat16
@@ -49,7 +50,11 @@ class Dim:
         """Evaluate over bound names; KeyError if one is missing."""
         if self.plain:
             return dims[self.text]
-        return int(eval(self.text, {"__builtins__": {}, "ceil": lambda a, b: -(-a // b)}, dict(dims)))
+        return int(eval(self.text, {"__builtins__": {}, "ceil": ceil}, dict(dims)))
+
+    def substitute(self, expressions: Mapping[str, str]) -> str:
+        """The text with every name replaced by a Python expression."""
+        return _NAME.sub(lambda m: expressions.get(m.group(), m.group()), self.text)
 
 
 @dataclass(frozen=True)
@@ -161,8 +166,6 @@ class OpSpec:
     run: Callable[..., Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        from .dispatch import build_run
-
         object.__setattr__(self, "run", build_run(self))
 
     @property

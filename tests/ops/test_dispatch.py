@@ -42,12 +42,15 @@ def op() -> Iterator[OpSpec]:
             tensor("scale", "T K//32", U8),
             handle("weight", weight=("N K", E4M3), scale=("ceil(N,32) ceil(K,32)", U8)),
             tensor("rows", "T", I32, optional=True),
+            tensor("offsets", "T+1", I32, optional=True),
+            tensor("ids", "M", I32, optional=True),
+            tensor("values", "M", BF16, optional=True),
             tensor("pool", "P B", U8, mutable=True, layout="rows"),
             scalar("flag", bool),
             scalar("size", int, static=False),
         ],
         outs=[result("y", "T N", BF16)],
-        dynamic="T P",
+        dynamic="T P M",
         semantics="",
         numerics=Exact(),
         cost=lambda d: Cost(2 * d["T"] * d["N"] * d["K"], 0),
@@ -66,7 +69,8 @@ def calls(op: OpSpec) -> list[Signature]:
     def supports(signature: Signature) -> None:
         seen.append(signature)
 
-    def run(x: Any, scale: Any, weight: Any, rows: Any, pool: Any, flag: Any, size: Any, out: Any) -> Any:
+    def run(x: Any, scale: Any, weight: Any, *rest: Any) -> Any:
+        out = rest[-1]
         return x.new_zeros(x.shape[0], weight.dims["N"]) if out is None else out.zero_()
 
     REGISTRY.add(Kernel("test_linear", 0, "reference", run, supports=supports))
@@ -83,6 +87,9 @@ def arguments(op: OpSpec, rows: int = ROWS) -> list[Any]:
         torch.zeros(rows, WIDTH // 32, dtype=U8),
         op.prepare(*weights()),
         None,
+        None,
+        torch.zeros(7, dtype=I32),
+        torch.zeros(7, dtype=BF16),
         torch.zeros(5, 16, dtype=U8)[:, :8],
         True,
         7,
@@ -108,11 +115,11 @@ def test_layout_dtype_alignment_and_scalars_are_part_of_the_signature(op: OpSpec
     for change in range(4):
         args = arguments(op)
         if change == 1:
-            args[5] = False
+            args[8] = False
         if change == 2:
             args[0] = torch.zeros(ROWS * WIDTH + 1, dtype=BF16)[1:].view(ROWS, WIDTH)
         if change == 3:
-            args[4] = torch.zeros(5, 32, dtype=U8)[:, :8]
+            args[7] = torch.zeros(5, 32, dtype=U8)[:, :8]
         calls.clear()
         op.run(*args)
         variants.append([s for s in calls if not s.preparing])
@@ -130,8 +137,10 @@ BAD = {
     "expression": (1, torch.zeros(ROWS, 3, dtype=U8), r"scale has size 3 in dim 1, must be K//32 = 2"),
     "no handle": (2, torch.zeros(OUT, WIDTH), "weight must be a handle from test_linear's prepare, got Tensor"),
     "optional dim": (3, torch.zeros(ROWS + 1, dtype=I32), "dim T"),
-    "column stride": (4, torch.zeros(8, 5, dtype=U8).T, "pool must have unit stride in its last dim"),
-    "scalar type": (5, 1, "flag must be bool, got 1"),
+    "optional expression": (4, torch.zeros(ROWS, dtype=I32), r"offsets has size 3 in dim 0, must be T\+1 = 4"),
+    "optional peers": (6, torch.zeros(8, dtype=BF16), "dim M is 8 in values but 7 in ids"),
+    "column stride": (7, torch.zeros(8, 5, dtype=U8).T, "pool must have unit stride in its last dim"),
+    "scalar type": (8, 1, "flag must be bool, got 1"),
 }
 
 
@@ -216,6 +225,9 @@ def test_workspace_comes_from_the_selected_kernel(op: OpSpec, calls: list[Signat
 
 
 def test_freeze_refuses_a_spec_without_reference(op: OpSpec) -> None:
+    from deepinfer.backends import reference
+
+    reference.backend.load()
     with pytest.raises(ContractError, match="test_linear .* has no reference implementation"):
         freeze()
 
