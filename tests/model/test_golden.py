@@ -1,7 +1,7 @@
 """The text model against an independent float64 implementation (`tests/model/golden`).
 
 `compare_model.py` there reads those files; how to read its result stands in its docstring. Whole forwards of a random
-network are chaotic at rounding level, so the teacher-forced layer pieces are the sharp instrument: here each must stay at
+network are chaotic at rounding level, so the teacher-forced layer pieces are the sharp instrument: each must stay at
 or below a tenth of its limit.
 """
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from deepinfer.backends import reference
 from deepinfer.hal.errors import ContractError, KernelError
 from deepinfer.hal.registry import REGISTRY, Kernel, Signature
 from deepinfer.ops.numerics import Exact
@@ -33,6 +34,7 @@ ROWS, WIDTH, OUT = 3, 64, 40
 
 @pytest.fixture
 def op() -> Iterator[OpSpec]:
+    reference.backend.load()  # before the definition: loading refuses a contract with a hole
     spec = define(
         "test_linear",
         version=0,
@@ -225,9 +227,6 @@ def test_workspace_comes_from_the_selected_kernel(op: OpSpec, calls: list[Signat
 
 
 def test_freeze_refuses_a_spec_without_reference(op: OpSpec) -> None:
-    from deepinfer.backends import reference
-
-    reference.backend.load()
     with pytest.raises(ContractError, match="test_linear .* has no reference implementation"):
         freeze()
 
