@@ -277,7 +277,7 @@ def test_the_last_mix_takes_the_place_of_the_head(v4: ModuleType, make_config: C
 def test_the_first_mix_is_the_embedding(v4: ModuleType, make_config: Callable[..., Any]) -> None:
     """Difference: V4's first sub-layer mixes m equal streams by its own `pre`, whose sum need not be 1."""
     case = ExactCase(19)
-    # Every stream of a token with mean square 16: a quarter of the exact case's columns would not have it, +-4 has.
+    # +-4 everywhere: equal streams whose mean square is 16, as the exact projection needs.
     embedding = (torch.randint(0, 2, (T, D), generator=torch.Generator().manual_seed(18)) * 8 - 4).bfloat16()
     streams, pending = ops.embed_streams(torch.arange(T, dtype=torch.int32), embedding, M)
     assert pending.tolist() == [[1.0, 0.0, 0.0, 0.0]] * T
