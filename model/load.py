@@ -7,6 +7,7 @@ kernels that will read them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
@@ -28,8 +29,9 @@ from .topology import LayerRole
 
 Progress = Callable[[int], None]
 
-# One reader thread per core hides the page-cache copy of many small tensors; more gains nothing.
-READERS = 4
+# Threads hide the waits of a cold disk; beyond a few, and for small reads, they only get in each other's way.
+READERS = min(4, os.cpu_count() or 1)
+PARALLEL_BYTES = 8 << 20
 
 
 class Source(Protocol):
@@ -70,8 +72,13 @@ class Loader:
         self.device = device
         self.progress = progress
         self._taken: set[str] = set()
+        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="load")
         self.device_bytes = 0
         self.mapped_bytes = 0
+
+    def close(self) -> None:
+        """Stop the reader threads."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
     # ---- reading ------------------------------------------------------------------------------------------------
 
@@ -80,14 +87,13 @@ class Loader:
             name, out = job
             self.source.read_into(name, out, self.parts[name].rows)
 
-        if len(jobs) < READERS:
+        nbytes = sum(_nbytes(out) for _, out in jobs)
+        if nbytes < PARALLEL_BYTES:
             for job in jobs:
                 one(job)
         else:
-            with ThreadPoolExecutor(READERS) as pool:
-                list(pool.map(one, jobs))
+            list(self._pool.map(one, jobs))
         self._taken.update(name for name, _ in jobs)
-        nbytes = sum(_nbytes(out) for _, out in jobs)
         self.device_bytes += nbytes
         if self.progress is not None:
             self.progress(nbytes)

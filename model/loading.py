@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Literal
 
 import torch
 
 from ..hal import errors
+from ..hal.catalog import CATALOG
+from ..hal.registry import REFERENCE
 from ..ops import spec as op_spec
 from . import engram_tables, rope_table
 from .cache_layout import DEFAULT_MAX_DRAFT, build_cache_layout
@@ -59,6 +62,7 @@ def load_model(
         CheckpointError, ConfigError, TokenizerError: the directory cannot be used; the message says why.
         InvalidArgumentError: an argument is out of range.
     """
+    CATALOG.load(REFERENCE)  # whatever else is active, it is what others fall back to
     op_spec.freeze()
     target = torch.device(device)
     if load_format not in ("auto", "dummy"):
@@ -79,8 +83,8 @@ def load_model(
             if progress is not None:
                 progress(done, total)
 
-        loader = Loader(checkpoint, config, plan, checkpoint.inventory, target, advance)
-        return _assemble(loader, Path(path), length, max_draft, identity_vocabulary, on_host)
+        with closing(Loader(checkpoint, config, plan, checkpoint.inventory, target, advance)) as loader:
+            return _assemble(loader, Path(path), length, max_draft, identity_vocabulary, on_host)
 
 
 def _assemble(
