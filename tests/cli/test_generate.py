@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -193,25 +194,39 @@ def test_an_interrupt_ends_with_130(made: list[dict[str, Any]], monkeypatch: pyt
     assert result.exit_code == 130 and "interrupted" in result.stderr and "Traceback" not in result.stderr
 
 
-def start(*arguments: str) -> subprocess.Popen[bytes]:
+@contextmanager
+def started(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "deepinfer", "generate", "The", "--max-tokens", "3000", "--ignore-eos", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, env=os.environ)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        env={name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"},
+        # A test run in the background of a shell ignores interrupts, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_control_c_in_a_real_process() -> None:
-    process = start("--json")
-    assert process.stdout is not None
-    first = process.stdout.readline()  # as soon as the first token is there, not at the end of a buffer
-    assert json.loads(first)["num_output_tokens"] == 1 and process.poll() is None
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130 and b"Traceback" not in errors and errors.strip() == b"interrupted"
+    with started("--json") as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()  # as soon as the first token is there, not at the end of a buffer
+        assert json.loads(first)["num_output_tokens"] == 1 and process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 130 and b"Traceback" not in errors and errors.strip() == b"interrupted"
 
 
 def test_a_reader_that_goes_away_in_a_real_process() -> None:
-    process = start("--json")
-    assert process.stdout is not None and process.stderr is not None
-    process.stdout.readline()
-    process.stdout.close()
-    errors = process.stderr.read()
-    assert process.wait(timeout=60) == 141 and errors == b""
+    with started() as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert 0 < len(process.stdout.read(65536)) < 200  # piece by piece, not a buffer at a time
+        process.stdout.close()
+        errors = process.stderr.read()
+        assert process.wait(timeout=60) == 141 and errors == b""
