@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -65,6 +66,17 @@ def test_an_error_of_ours_is_not_hidden(probe: dict[str, Exception]) -> None:
     probe["error"] = ZeroDivisionError("a defect")
     result = CliRunner().invoke(cli.main, ["probe"])
     assert isinstance(result.exception, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(("given", "want"), [(None, "passive"), ("active", "active")])
+def test_idle_threads_wait_passively_unless_told_otherwise(
+    probe: dict[str, Exception], monkeypatch: pytest.MonkeyPatch, given: str | None, want: str
+) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", given or "")
+    if given is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    CliRunner().invoke(cli.main, ["probe"])
+    assert os.environ["OMP_WAIT_POLICY"] == want
 
 
 def test_an_unknown_subcommand_is_refused() -> None:

@@ -6,6 +6,7 @@ when the subcommand is called, so that `deepinfer --help` and `deepinfer --versi
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any
 
@@ -73,3 +74,6 @@ def main() -> None:
     deepinfer generate "Once upon a time"              the embedded checkpoint, made on first use
     deepinfer generate --model PATH_OR_ID "A prompt"   a Hugging Face directory or hub id
     """
+    # Read by OpenMP when torch is loaded. By default its idle threads spin, and on a busy machine small ops then take
+    # ten times as long.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
