@@ -7,9 +7,7 @@ kernels that will read them.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import torch
@@ -28,10 +26,6 @@ from .shard_plan import ShardPlan
 from .topology import LayerRole
 
 Progress = Callable[[int], None]
-
-# Threads hide the waits of a cold disk; beyond a few, and for small reads, they only get in each other's way.
-READERS = min(4, os.cpu_count() or 1)
-PARALLEL_BYTES = 8 << 20
 
 
 class Source(Protocol):
@@ -72,27 +66,16 @@ class Loader:
         self.device = device
         self.progress = progress
         self._taken: set[str] = set()
-        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="load")
         self.device_bytes = 0
         self.mapped_bytes = 0
-
-    def close(self) -> None:
-        """Stop the reader threads."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
 
     # ---- reading ------------------------------------------------------------------------------------------------
 
     def _read(self, jobs: list[tuple[str, torch.Tensor]]) -> None:
-        def one(job: tuple[str, torch.Tensor]) -> None:
-            name, out = job
+        # One after another: a copy out of the page cache is bound by page faults, which threads only queue up for.
+        for name, out in jobs:
             self.source.read_into(name, out, self.parts[name].rows)
-
         nbytes = sum(_nbytes(out) for _, out in jobs)
-        if nbytes < PARALLEL_BYTES:
-            for job in jobs:
-                one(job)
-        else:
-            list(self._pool.map(one, jobs))
         self._taken.update(name for name, _ in jobs)
         self.device_bytes += nbytes
         if self.progress is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import closing
 from pathlib import Path
 from typing import Literal
 
@@ -83,8 +82,8 @@ def load_model(
             if progress is not None:
                 progress(done, total)
 
-        with closing(Loader(checkpoint, config, plan, checkpoint.inventory, target, advance)) as loader:
-            return _assemble(loader, Path(path), length, max_draft, identity_vocabulary, on_host)
+        loader = Loader(checkpoint, config, plan, checkpoint.inventory, target, advance)
+        return _assemble(loader, Path(path), length, max_draft, identity_vocabulary, on_host)
 
 
 def _assemble(

@@ -28,6 +28,8 @@ DTYPE_BYTES: dict[str, int] = {
 }  # fmt: skip
 MAX_HEADER = 1 << 29
 """Bytes; a longer header is taken for garbage. A header needs about 150 bytes per tensor."""
+_AHEAD = 64 << 20
+"""Bytes that the kernel is asked to read ahead of us."""
 _MAX_READ = 1 << 30  # one system call moves at most 2^31 - 4096 bytes
 
 ByteArray = npt.NDArray[np.uint8]
@@ -147,6 +149,7 @@ class ShardReader:
 
     def __init__(self) -> None:
         self._files: dict[Path, int] = {}
+        self._ahead: dict[Path, tuple[int, int]] = {}
         self._lock = threading.Lock()
         self.bytes_read = 0
 
@@ -160,6 +163,7 @@ class ShardReader:
         done = 0
         try:
             descriptor = self._descriptor(path)
+            self._read_ahead(path, descriptor, offset, offset + len(view))
             while done < len(view):
                 count = os.preadv(descriptor, [view[done : done + _MAX_READ]], offset + done)
                 if count == 0:
@@ -174,8 +178,24 @@ class ShardReader:
             with self._lock:
                 self.bytes_read += done
 
+    def _read_ahead(self, path: Path, descriptor: int, start: int, end: int) -> None:
+        """Ask the kernel for what follows, so that a cold disk works while values are copied and checked.
+
+        Tensors are read in file order as far as can be; a jump starts a new window.
+        """
+        if not hasattr(os, "posix_fadvise"):
+            return
+        with self._lock:
+            first, ahead = self._ahead.get(path, (0, 0))
+            if first <= start and end + _AHEAD // 2 <= ahead:
+                return
+            begin = ahead if first <= start <= ahead else start
+            self._ahead[path] = (start, end + _AHEAD)
+        os.posix_fadvise(descriptor, begin, end + _AHEAD - begin, os.POSIX_FADV_WILLNEED)
+
     def close(self) -> None:
         with self._lock:
+            self._ahead.clear()
             for descriptor in self._files.values():
                 os.close(descriptor)
             self._files.clear()
