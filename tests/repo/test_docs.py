@@ -46,6 +46,14 @@ def test_ci_runs_the_commands_of_the_readme(root: Path) -> None:
     assert GENERATE.replace("deepinfer", '"$bin/deepinfer"', 1) in ci
 
 
+def test_the_python_example_of_the_readme_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), flags=re.DOTALL)
+    exec(compile(example, "README.md", "exec"), {})
+    lines = [line for line in capsys.readouterr().out.splitlines() if " -> " in line]
+    assert len(lines) == 2
+    assert all(line.split(" -> ")[1] not in ("''", '""') for line in lines)
+
+
 @pytest.mark.parametrize("name", ["README.md", "docs/index.md"])
 def test_anchors_are_those_of_the_titles(root: Path, name: str) -> None:
     assert "a-title-with-code" in anchors("## A title, with `code`\n")
