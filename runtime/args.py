@@ -43,8 +43,8 @@ class EngineArgs:
             None is DEEPINFER_HF_MODEL_DIR where set, else "tiny".
         tokenizer: directory of another tokenizer; None takes the model's.
         load_format: "auto" reads the weights, "dummy" makes random ones of the right shapes.
-        seed: None draws the seed of a request that has none from the operating system; an integer makes these seeds a
-            function of it and of the number of the request, so that a run repeats.
+        seed: the seed of a request that has none is a function of it and of the number of such requests before, so
+            that a run repeats; None draws these seeds from the operating system.
         max_model_len: longest prompt plus output, in tokens; None is 4096, or less where the model ends before.
         gpu_memory_utilization: in (0, 1]: part of the device's memory that weights and caches may fill.
         max_num_batched_tokens: rows of one step; None is max(max_model_len, 4096, max_num_seqs). At least max_num_seqs,
@@ -69,7 +69,7 @@ class EngineArgs:
     tokenizer: str | None = None
     trust_remote_code: bool = False
     load_format: str = "auto"
-    seed: int | None = None
+    seed: int | None = 0
     max_model_len: int | None = None
     data_parallel_size: int = 0
     context_parallel_size: int = 1

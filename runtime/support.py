@@ -195,7 +195,8 @@ Where these differ from upstream:
 - `temperature=0` is a true argmax, lowest id among equals; from 1e-5 on it divides the logits.
 - `max_tokens=0` is refused. The limit in force is min(max_tokens, max_model_len - prompt length) and stands in every
   output as `max_output_tokens`.
-- Seeds that nobody gave come from the operating system; outputs carry them. With `seed=` of the engine they repeat.
+- Seeds that nobody gave follow from the engine's `seed` and the order of requests, so a run repeats; `seed=None` draws
+  them from the operating system, as `deepinfer generate` does. Outputs carry the seed that was used.
 - `logprobs=k` returns raw log-probabilities beside the processed ones of `top_logprobs`; `prompt_logprobs` are raw.
 - `first_n_token_no_eos` acts for any number of tokens.
 - `eos_id` acts: None takes the tokenizer's.

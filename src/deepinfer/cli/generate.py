@@ -90,7 +90,11 @@ def _run(prompt: str, as_json: bool, quiet: bool, logprobs: int | None, options:
 
     started = time.monotonic()
     with LLM(
-        options["model"], backend=options["backend"], max_model_len=options["max_model_len"], max_num_seqs=16
+        options["model"],
+        backend=options["backend"],
+        max_model_len=options["max_model_len"],
+        max_num_seqs=16,
+        seed=None,  # without --seed every run draws its own
     ) as llm:
         stats = _Stats(time.monotonic() - started)
         outputs = stats.watch(llm.stream(text, params))
