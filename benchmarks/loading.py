@@ -16,8 +16,8 @@ resident memory over the bytes of the files, the interpreter and torch included;
 time in seconds, mostly page faults.
 
 Without --model a checkpoint of about 1 GB of generated values is written to a temporary directory. --check ends with
-status 1 when reader or model are below 70 % of bare (cold) or of owned (warm, where looking at mapped pages is no read),
-or their peak memory is above 1.3 x the files.
+status 1 when reader or model are below 70 % of bare (cold) or of owned (warm, where looking at mapped pages reads
+nothing), or their peak memory is above 1.3 x the files.
 """
 
 from __future__ import annotations
