@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from .shard_plan import ShardPlan
     from .topology import Topology
 
+READERS = min(4, max(1, (os.cpu_count() or 1) // 2))
+"""Threads that read at a time. Copies out of the page cache are bound by page faults: threads pay where cores are idle,
+and cost where none is."""
+
 _BLOCK = 1 << 20
 """Bytes read before their values are checked: small enough to be checked from the cache."""
 
@@ -182,14 +186,14 @@ class Checkpoint:
         """Many `read_into` calls, in file order and on several threads.
 
         Args:
-            workers: threads; None = up to 4.
+            workers: threads; None = READERS.
             progress: called with the bytes of every finished request, from this thread.
 
         Raises:
             CheckpointError, InvalidArgumentError: of the first request that failed; the others may or may not be done.
         """
         ordered = sorted(requests, key=lambda r: (self.entry(r.name).shard, self.entry(r.name).offset))
-        workers = min(4, os.cpu_count() or 1) if workers is None else workers
+        workers = READERS if workers is None else workers
         with ThreadPoolExecutor(max(1, workers), thread_name_prefix="checkpoint") as pool:
             jobs = [pool.submit(self.read_into, r.name, r.out, r.rows) for r in ordered]
             try:

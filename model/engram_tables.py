@@ -90,9 +90,7 @@ def _passes(value: int, witness: int, odd: int, twos: int) -> bool:
     return False
 
 
-def table_primes(
-    layer_ids: Sequence[int], vocab_size: int, max_ngram: int, heads: int
-) -> dict[int, Int64Array]:
+def table_primes(layer_ids: Sequence[int], vocab_size: int, max_ngram: int, heads: int) -> dict[int, Int64Array]:
     """Primes of every table, in search order: layer, then n-gram size 2 .. max_ngram, then head.
 
     Each (layer, size) starts again at `vocab_size` and takes the next primes that nothing before it has used.
@@ -147,9 +145,7 @@ def engram_tables(
     tables = []
     for layer, primes in table_primes(layer_ids, vocab_size, max_ngram, heads).items():
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(primes)[:-1]])
-        tables.append(
-            EngramTable(layer, primes, offsets, hash_multipliers(layer, compressed_size, max_ngram))
-        )
+        tables.append(EngramTable(layer, primes, offsets, hash_multipliers(layer, compressed_size, max_ngram)))
     if declared_rows is not None:
         found = [table.rows for table in tables]
         if list(declared_rows) != found:

@@ -8,6 +8,7 @@ kernels that will read them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import torch
@@ -15,7 +16,7 @@ import torch
 from .. import ops
 from ..ops.spec import WeightHandle
 from .attention import Attention, AttentionWeights, CompressorWeights, IndexerWeights, IndexKeyWeights
-from .checkpoint import torch_dtype
+from .checkpoint import READERS, torch_dtype
 from .config import ModelConfig
 from .engram import Engram, EngramWeights
 from .engram_tables import CompressedVocabulary, EngramTable
@@ -26,6 +27,9 @@ from .shard_plan import ShardPlan
 from .topology import LayerRole
 
 Progress = Callable[[int], None]
+
+PARALLEL_BYTES = 8 << 20
+"""Groups of tensors below this many bytes are read by the calling thread."""
 
 
 class Source(Protocol):
@@ -72,10 +76,17 @@ class Loader:
     # ---- reading ------------------------------------------------------------------------------------------------
 
     def _read(self, jobs: list[tuple[str, torch.Tensor]]) -> None:
-        # One after another: a copy out of the page cache is bound by page faults, which threads only queue up for.
-        for name, out in jobs:
+        def one(job: tuple[str, torch.Tensor]) -> None:
+            name, out = job
             self.source.read_into(name, out, self.parts[name].rows)
+
         nbytes = sum(_nbytes(out) for _, out in jobs)
+        if READERS == 1 or nbytes < PARALLEL_BYTES:
+            for job in jobs:
+                one(job)
+        else:
+            with ThreadPoolExecutor(READERS, thread_name_prefix="load") as pool:
+                list(pool.map(one, jobs))
         self._taken.update(name for name, _ in jobs)
         self.device_bytes += nbytes
         if self.progress is not None:

@@ -181,7 +181,7 @@ class ShardReader:
     def _read_ahead(self, path: Path, descriptor: int, start: int, end: int) -> None:
         """Ask the kernel for what follows, so that a cold disk works while values are copied and checked.
 
-        Tensors are read in file order as far as can be; a jump starts a new window.
+        Steps back and small steps ahead stay inside the range that was asked for; a jump out of it starts a new one.
         """
         if not hasattr(os, "posix_fadvise"):
             return
@@ -189,8 +189,9 @@ class ShardReader:
             first, ahead = self._ahead.get(path, (0, 0))
             if first <= start and end + _AHEAD // 2 <= ahead:
                 return
-            begin = ahead if first <= start <= ahead else start
-            self._ahead[path] = (start, end + _AHEAD)
+            inside = first <= start <= ahead
+            begin = ahead if inside else start
+            self._ahead[path] = (first if inside else start, end + _AHEAD)
         os.posix_fadvise(descriptor, begin, end + _AHEAD - begin, os.POSIX_FADV_WILLNEED)
 
     def close(self) -> None:

@@ -92,7 +92,7 @@ def test_text_goes_to_stdout_and_statistics_to_stderr(made: list[dict[str, Any]]
     assert result.stdout == "caf\u00e9 \u4e2d\ufffd\n"
     assert "5 prompt tokens, 10 new in" in result.stderr and "tokens/s" in result.stderr
     assert "ended by length (10); seed 7" in result.stderr
-    assert made == [{"model": None, "backend": None, "max_model_len": None, "max_num_seqs": 16}]
+    assert made == [{"model": None, "backend": None, "max_model_len": None, "max_num_seqs": 16, "seed": None}]
 
 
 def test_quiet_and_the_options_of_the_engine(made: list[dict[str, Any]]) -> None:
@@ -100,7 +100,7 @@ def test_quiet_and_the_options_of_the_engine(made: list[dict[str, Any]]) -> None
         "x", "--quiet", "--model", "kernel", "--backend", "cpu", "--max-model-len", "99", "--max-tokens", "3"
     )  # fmt: skip
     assert (result.exit_code, result.stdout, result.stderr) == (0, "caf\n", "")
-    assert made == [{"model": "kernel", "backend": "cpu", "max_model_len": 99, "max_num_seqs": 16}]
+    assert made == [{"model": "kernel", "backend": "cpu", "max_model_len": 99, "max_num_seqs": 16, "seed": None}]
 
 
 def test_stop_strings_are_never_shown(made: list[dict[str, Any]]) -> None:
@@ -202,7 +202,7 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,
-        env={name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"},
+        env={k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"} | {"DEEPINFER_ACCELERATOR": "cpu"},
         # A test run in the background of a shell ignores interrupts, and so would its children.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )

@@ -35,7 +35,7 @@ def bits(tensor: torch.Tensor) -> Any:
     """Bytes, with every NaN spelled alike: which NaN an operation returns is nobody's promise."""
     if tensor.is_floating_point() and tensor.element_size() > 1:
         tensor = torch.where(tensor.isnan(), torch.nan, tensor)
-    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+    return tensor.clone(memory_format=torch.contiguous_format).flatten().view(torch.uint8).numpy()
 
 
 @pytest.mark.parametrize("name", NAMES)
