@@ -30,8 +30,8 @@ class LLM:
         trust_remote_code: must be False; code of a checkpoint is never run.
         expert_parallel_size: must be 1 until the parallel runtime is there.
         revision, tokenizer_revision: revision of a hub id.
-        seed: makes the seeds of requests that have none, so that a program repeats from run to run; None draws them from
-            the operating system. Every output carries the seed that was used.
+        seed: makes the seeds of requests that have none, so that a program repeats from run to run; None draws them
+            from the operating system. Every output carries the seed that was used.
         gpu_memory_utilization: in (0, 1]: part of the device's memory that weights and caches may fill.
         decode_sequence: `generate` returns strings; otherwise lists of `RequestOutput`.
         arguments: any other field of `EngineArgs`. Unlike there, `disable_log_stats` is True and

@@ -55,7 +55,7 @@ class ReferenceBackend(Backend):
         """Quantise a block whose codes are known, and multiply it: casts and products of the device are right.
 
         The block holds 448 (the largest E4M3, so the scale is 1), a tie between two codes (17 lies between 16 and 18,
-        and goes to the even code), a subnormal (2^-9), the smallest tie that goes to zero (2^-10) and a negative number.
+        and goes to the even code), a subnormal (2^-9), the tie that goes to zero (2^-10) and a negative number.
         """
         from ...ops.spec import WeightHandle
         from .linear import linear_fp8
