@@ -75,7 +75,13 @@ ENGRAM_GATE = define(
 
 
 def engram_hash(
-    ngrams: Tensor, lookup: Tensor, multipliers: Tensor, primes: Tensor, offsets: Tensor, pad: int, *,
+    ngrams: Tensor,
+    lookup: Tensor,
+    multipliers: Tensor,
+    primes: Tensor,
+    offsets: Tensor,
+    pad: int,
+    *,
     out: Tensor | None = None,
 ) -> Tensor:
     """Table rows of every token.
@@ -106,7 +112,13 @@ def engram_gather(
 
 
 def engram_gate(
-    x: Tensor, kv: Tensor, q_weight: Tensor, k_weight: Tensor, image: Tensor, eps: float, *,
+    x: Tensor,
+    kv: Tensor,
+    q_weight: Tensor,
+    k_weight: Tensor,
+    image: Tensor,
+    eps: float,
+    *,
     out: Tensor | None = None,
 ) -> Tensor:
     """Add the memory's value to every stream, weighted by how well the stream matches its key.

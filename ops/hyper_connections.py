@@ -78,7 +78,14 @@ HC_EXPAND = define(
 
 
 def hc_coefficients(
-    x: Tensor, fn: Tensor, base: Tensor, scale: Tensor, norm_eps: float, hc_eps: float, iterations: int, *,
+    x: Tensor,
+    fn: Tensor,
+    base: Tensor,
+    scale: Tensor,
+    norm_eps: float,
+    hc_eps: float,
+    iterations: int,
+    *,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Mixing coefficients of one sub-layer from the streams at its entry.

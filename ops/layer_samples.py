@@ -28,7 +28,8 @@ def normal(rng: Rng, device: torch.device, *shape: int, dtype: torch.dtype = tor
 
 
 def ints(
-    values: Sequence[int] | Sequence[Sequence[int]] | np.ndarray, device: torch.device,
+    values: Sequence[int] | Sequence[Sequence[int]] | np.ndarray,
+    device: torch.device,
     dtype: torch.dtype = torch.int32,
 ) -> Tensor:
     """An integer tensor."""

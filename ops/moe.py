@@ -122,7 +122,13 @@ MOE_COMBINE = define(
 
 
 def moe_gate(
-    logits: Tensor, bias: Tensor, bias_vl: Tensor, image: Tensor, k: int, scaling: float, *,
+    logits: Tensor,
+    bias: Tensor,
+    bias_vl: Tensor,
+    image: Tensor,
+    k: int,
+    scaling: float,
+    *,
     out: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Choose k experts for every row.
@@ -140,7 +146,11 @@ def moe_gate(
 
 
 def moe_pack(
-    experts: Tensor, weights: Tensor, first: int, count: int, *,
+    experts: Tensor,
+    weights: Tensor,
+    first: int,
+    count: int,
+    *,
     out: tuple[Tensor, Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Order the routed rows of the experts `first` to `first + count - 1` by expert.
@@ -164,7 +174,12 @@ def grouped_linear_prepare(weight: Tensor, scale: Tensor) -> WeightHandle:
 
 
 def grouped_linear(
-    xq: Tensor, xs: Tensor, weight: WeightHandle, source_row: Tensor | None, offsets: Tensor, *,
+    xq: Tensor,
+    xs: Tensor,
+    weight: WeightHandle,
+    source_row: Tensor | None,
+    offsets: Tensor,
+    *,
     out: Tensor | None = None,
 ) -> Tensor:
     """One linear layer per expert over rows packed by expert.

@@ -82,9 +82,7 @@ def grouped_linear(rng: Rng, device: torch.device) -> Iterator[Sample]:
             yield Sample(f"{label}, packed", (xq, xs, weight, None, offsets))
 
 
-def _experts(
-    rng: Rng, device: torch.device, counts: Sequence[int], n: int, k: int
-) -> tuple[Tensor, Tensor]:
+def _experts(rng: Rng, device: torch.device, counts: Sequence[int], n: int, k: int) -> tuple[Tensor, Tensor]:
     """FP4 weights; experts without rows decode to NaN."""
     experts = len(counts)
     weight = torch.from_numpy(rng.integers(0, 256, (experts, n, k // 2), dtype=np.uint8)).to(device)

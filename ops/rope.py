@@ -25,9 +25,7 @@ ROPE = define(
         for bit. table[p, i] = (cos, sin). Positions must lie in [0, M), those of padding rows too. 2F <= d. A fused
         multiply-add is allowed, hence two terms.""",
     numerics=Accumulated("2"),
-    cost=lambda d: Cost(
-        flops=6 * d["T"] * d["h"] * d["F"], bytes=4 * d["T"] * d["h"] * d["d"] + 8 * d["T"] * d["F"]
-    ),
+    cost=lambda d: Cost(flops=6 * d["T"] * d["h"] * d["F"], bytes=4 * d["T"] * d["h"] * d["d"] + 8 * d["T"] * d["F"]),
     samples=samples.rope,
 )
 

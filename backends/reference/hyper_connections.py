@@ -16,7 +16,13 @@ POST_SCALE = 2.0
 
 @kernel("hc_coefficients", version=0, backend="reference")
 def hc_coefficients(
-    x: Tensor, fn: Tensor, base: Tensor, scale: Tensor, norm_eps: float, hc_eps: float, iterations: int,
+    x: Tensor,
+    fn: Tensor,
+    base: Tensor,
+    scale: Tensor,
+    norm_eps: float,
+    hc_eps: float,
+    iterations: int,
     out: tuple[Tensor, Tensor, Tensor] | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     rows, m, _ = x.shape

@@ -18,7 +18,12 @@ NAN_KEY = -(2**31)
 
 @kernel("moe_gate", version=0, backend="reference")
 def moe_gate(
-    logits: Tensor, bias: Tensor, bias_vl: Tensor, image: Tensor, k: int, scaling: float,
+    logits: Tensor,
+    bias: Tensor,
+    bias_vl: Tensor,
+    image: Tensor,
+    k: int,
+    scaling: float,
     out: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, Tensor]:
     score = softplus(logits).sqrt_()

@@ -167,9 +167,7 @@ def _limits(
     return _Limits(finite, pool, most, top_p, None if min_p is None else min_p.clamp(max=ONE))
 
 
-def _prefix(
-    z: Tensor, w: Tensor, limits: _Limits, total: Tensor, width: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _prefix(z: Tensor, w: Tensor, limits: _Limits, total: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Kept prefix of each row in the order (logit descending, id ascending).
 
     Only the first `width` tokens, at least a forced pool, are sorted; rows that may keep more are sorted whole.

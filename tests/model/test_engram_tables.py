@@ -33,9 +33,7 @@ def test_released_multipliers() -> None:
 
 def test_released_hash_vector() -> None:
     columns = [0, 1, 2, 8, 9, 23]
-    first, second = (
-        engram.hash_rows(table, [[100, 200, 300, 400]])[0, columns].tolist() for table in released()
-    )
+    first, second = (engram.hash_rows(table, [[100, 200, 300, 400]])[0, columns].tolist() for table in released())
     assert first == [12013311, 19589167, 45006560, 139496094, 154390218, 380048014]
     assert second == [1915295, 31448111, 41304315, 135466211, 144663466, 383274204]
 

@@ -150,9 +150,7 @@ def hc_coefficients(
     return pre, post, np.array([sinkhorn(c, hc_eps, iterations) for c in raw]).reshape(rows, m, m)
 
 
-def route(
-    logits: Floats, bias: Floats, k: int, scaling: float
-) -> tuple[list[int], Floats]:
+def route(logits: Floats, bias: Floats, k: int, scaling: float) -> tuple[list[int], Floats]:
     """Experts and weights of one row, in descending key, ties to the lower id; NaN keys last."""
     s = np.sqrt(np.where(logits > 20, logits, np.log1p(np.exp(np.minimum(logits, 20)))))
     key = s + bias
@@ -168,8 +166,12 @@ def swiglu(gate_up: Floats, weight: Floats | None, limit: float) -> Floats:
 
 
 def engram_rows(
-    ngram: Sequence[int], lookup: Sequence[int], multipliers: Sequence[int], primes: Sequence[int],
-    offsets: Sequence[int], pad: int,
+    ngram: Sequence[int],
+    lookup: Sequence[int],
+    multipliers: Sequence[int],
+    primes: Sequence[int],
+    offsets: Sequence[int],
+    pad: int,
 ) -> list[int]:
     """Table rows of one token, in Python integers."""
     ids, broken = [], False

@@ -32,7 +32,11 @@ def primes_from(start: int, count: int) -> list[int]:
 
 
 def hashed(
-    ngrams: list[list[int]], multipliers: list[int], primes: list[int], vocab: int, pad: int = 2,
+    ngrams: list[list[int]],
+    multipliers: list[int],
+    primes: list[int],
+    vocab: int,
+    pad: int = 2,
     lookup: torch.Tensor | None = None,
 ) -> list[list[int]]:
     table = torch.arange(vocab, dtype=torch.int32) if lookup is None else lookup

@@ -293,4 +293,3 @@ def test_layer_of_experts_is_the_sum_over_the_split() -> None:
         parts = [w[e] @ x[t] for e in chosen[t].tolist()]
         magnitude = sum(np.abs(w[e]) @ np.abs(x[t]) for e in chosen[t].tolist())
         assert (np.abs(oracle.f64(got)[t] - sum(parts)) <= 2.0**-7 * magnitude).all()
-

@@ -47,7 +47,9 @@ def test_accuracy(name: str) -> None:
     x = x[x.isfinite()]
     wide = x.double().numpy()
     want = {
-        "exp": np.exp(wide), "sigmoid": 1 / (1 + np.exp(-wide)), "silu": wide / (1 + np.exp(-wide)),
+        "exp": np.exp(wide),
+        "sigmoid": 1 / (1 + np.exp(-wide)),
+        "silu": wide / (1 + np.exp(-wide)),
         "softplus": np.logaddexp(0, wide),
     }[name]
     got = FUNCTIONS[name](x).double().numpy()

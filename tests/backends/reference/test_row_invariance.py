@@ -21,8 +21,20 @@ for _family in FAMILIES:
 
 # Ops whose outputs have one row per row of the first dynamic dim. Packing and grouped products have tests of their own.
 ROW_OPS = (
-    "embed_streams", "rms_norm", "quant_fp8", "linear_fp8", "linear_fp8_grouped", "linear_bf16", "rope",
-    "hc_coefficients", "hc_collapse", "hc_expand", "moe_gate", "swiglu_quant", "engram_hash", "engram_gather",
+    "embed_streams",
+    "rms_norm",
+    "quant_fp8",
+    "linear_fp8",
+    "linear_fp8_grouped",
+    "linear_bf16",
+    "rope",
+    "hc_coefficients",
+    "hc_collapse",
+    "hc_expand",
+    "moe_gate",
+    "swiglu_quant",
+    "engram_hash",
+    "engram_gather",
     "engram_gate",
 )
 

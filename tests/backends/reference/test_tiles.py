@@ -70,8 +70,12 @@ def test_number_of_threads_does_not_matter_across_processes() -> None:
     found = set()
     for threads in ("3", "16"):
         env = os.environ | {
-            "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "MKL_DYNAMIC": "FALSE", "PYTHONPATH": path,
-            "OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0",
+            "OMP_NUM_THREADS": threads,
+            "MKL_NUM_THREADS": threads,
+            "MKL_DYNAMIC": "FALSE",
+            "PYTHONPATH": path,
+            "OMP_WAIT_POLICY": "PASSIVE",
+            "KMP_BLOCKTIME": "0",
         }
         done = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True)
         found.add(done.stdout)
