@@ -121,7 +121,14 @@ def string() -> Kind:
 
 def path() -> Kind:
     """A file system path, `~` expanded; empty means unset (None)."""
-    return Kind("path", "a path", lambda text: Path(text).expanduser() if text else None)
+
+    def parse(text: str) -> Path | None:
+        try:
+            return Path(text).expanduser() if text else None
+        except RuntimeError as error:  # `~name` of nobody, or `~` of somebody without a home
+            raise ValueError(text) from error
+
+    return Kind("path", "a path; a leading ~ or ~user must have a home directory", parse)
 
 
 def choice(*names: str) -> Kind:

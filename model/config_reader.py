@@ -6,11 +6,15 @@ which keys were asked for, so that the rest can be listed as unknown.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..hal.errors import ConfigError
+
+
+INT32_MAX = 2**31 - 1
+FP32_MAX, FP32_TINY = (2 - 2**-23) * 2.0**127, 2.0**-126
+"""Largest fp32 number, and smallest normal one."""
 
 
 class _Absent:
@@ -73,11 +77,16 @@ class Section:
         high: int | None = None,
         multiple: int = 1,
     ) -> int:
-        """An integer in [low, high] (both included, None = open) that is a multiple of `multiple`."""
+        """An integer in [low, high] (both included) that is a multiple of `multiple`.
+
+        Args:
+            low: None = open.
+            high: None = the largest int32, which sizes, counts and ids must fit in.
+        """
         value = self.raw(name, default)
         if not _is_int(value):
             raise self.fail(name, value, "must be an integer")
-        self._bounds(name, value, low, high)
+        self._bounds(name, value, low, INT32_MAX if high is None else high)
         if value % multiple:
             raise self.fail(name, value, f"must be a multiple of {multiple}")
         return int(value)
@@ -85,10 +94,12 @@ class Section:
     def number(
         self, name: str, default: Any = ABSENT, *, low: float | None = None, above: float | None = None
     ) -> float:
-        """A finite number, >= low and > above where given."""
+        """A number that fp32, in which it is used, can hold; >= low and > above where given."""
         value = self.raw(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise self.fail(name, value, "must be a finite number")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= FP32_MAX:
+            raise self.fail(name, value, "must be a finite number of fp32")
+        if value and abs(value) < FP32_TINY:
+            raise self.fail(name, value, f"must be 0 or at least {FP32_TINY:.3g} in size: fp32 holds no smaller one")
         self._bounds(name, value, low, None)
         if above is not None and not value > above:
             raise self.fail(name, value, f"must be > {above}")

@@ -12,6 +12,9 @@ from .config import QUANT_GROUP, QuantizationConfig, RopeScaling, TextConfig, Vi
 from .config_reader import Section
 from .engram_tables import table_primes
 
+MAX_LAYERS, MAX_EXPERTS, MAX_ITERATIONS = 1024, 1 << 13, 1000
+"""No model comes near these. They bound what is listed, built or repeated per unit before a tensor could disagree."""
+
 
 def quantization_config(s: Section) -> QuantizationConfig:
     block = s.integers("weight_block_size", low=1, length=2)
@@ -33,7 +36,7 @@ def vision_config(s: Section) -> VisionConfig:
     hidden = s.integer("hidden_size", low=1, multiple=4 * heads)
     ratio = s.raw("max_wh_ratio", None)
     return VisionConfig(
-        num_hidden_layers=s.integer("num_hidden_layers", low=1),
+        num_hidden_layers=s.integer("num_hidden_layers", low=1, high=MAX_LAYERS),
         hidden_size=hidden,
         num_attention_heads=heads,
         intermediate_size=s.integer("intermediate_size", low=1),
@@ -49,7 +52,7 @@ def vision_config(s: Section) -> VisionConfig:
 def text_config(s: Section) -> TextConfig:
     s.ignore("initializer_range", "use_cache")
     _check_fixed(s)
-    layers = s.integer("num_hidden_layers", low=1)
+    layers = s.integer("num_hidden_layers", low=1, high=MAX_LAYERS)
     vocab = s.integer("vocab_size", low=1)
     fields: dict[str, Any] = {"num_hidden_layers": layers, "vocab_size": vocab}
     fields |= _attention_sizes(s)
@@ -126,7 +129,7 @@ def _rope(s: Section, head_dim: int) -> dict[str, Any]:
 
 
 def _experts(s: Section) -> dict[str, Any]:
-    experts = s.integer("n_routed_experts", low=1)
+    experts = s.integer("n_routed_experts", low=1, high=MAX_EXPERTS)
     return {
         "n_routed_experts": experts,
         "n_shared_experts": s.integer("n_shared_experts", low=1),
@@ -229,7 +232,7 @@ def _hyper_connections(s: Section, *, engram: bool) -> dict[str, Any]:
         raise s.fail("hc_mult", streams, "must be > 1 when engram_layer_ids is not empty")
     return {
         "hc_mult": streams,
-        "hc_sinkhorn_iters": s.integer("hc_sinkhorn_iters", low=1),
+        "hc_sinkhorn_iters": s.integer("hc_sinkhorn_iters", low=1, high=MAX_ITERATIONS),
         "hc_eps": s.number("hc_eps", above=0),
     }
 
@@ -238,7 +241,7 @@ _DRAFT_INTEGERS = ("block_size", "noise_token_id", "markov_rank", "n_routed_expe
 
 
 def _draft(s: Section, layers: int, vocab: int) -> dict[str, Any]:
-    drafts = s.integer("num_nextn_predict_layers", low=0)
+    drafts = s.integer("num_nextn_predict_layers", low=0, high=MAX_LAYERS)
     if drafts == 0:
         s.ignore("dspark_target_layer_ids", *(f"dspark_{key}" for key in _DRAFT_INTEGERS))
         off: dict[str, Any] = {f"dspark_{key}": 0 for key in _DRAFT_INTEGERS}
@@ -246,7 +249,7 @@ def _draft(s: Section, layers: int, vocab: int) -> dict[str, Any]:
     targets = s.integers("dspark_target_layer_ids", high=layers - 1)
     if not targets or len(set(targets)) != len(targets):
         raise s.fail("dspark_target_layer_ids", list(targets), "must name at least one layer, each once")
-    experts = s.integer("dspark_n_routed_experts", low=1)
+    experts = s.integer("dspark_n_routed_experts", low=1, high=MAX_EXPERTS)
     return {
         "num_nextn_predict_layers": drafts,
         "dspark_block_size": s.integer("dspark_block_size", low=1),

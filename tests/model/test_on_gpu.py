@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from golden_adapter import Adapter, factory
 from released import GOLDEN_CHECKPOINT
 from schedules import Driver, assert_same_caches, assert_same_logits, cuts

@@ -118,6 +118,8 @@ def _read_prompt(prompt: str) -> str:
         return prompt
     from ..hal.errors import InvalidArgumentError
 
+    if sys.stdin is None:
+        raise InvalidArgumentError("prompt", prompt, "a text: stdin, which '-' reads, is closed")
     raw = sys.stdin.buffer.read()
     try:
         return raw.decode("utf-8").removesuffix("\n")

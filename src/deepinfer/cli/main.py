@@ -6,7 +6,10 @@ when the subcommand is called, so that `deepinfer --help` and `deepinfer --versi
 
 from __future__ import annotations
 
+import errno
+import io
 import os
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -49,6 +52,11 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except OSError as error:
+            # A full disk, a directory that may not be written. A closed pipe is nobody's error: click ends quietly.
+            if error.errno == errno.EPIPE:
+                raise
+            raise UserError(str(error)) from error
         except Exception as error:
             if _is_user_error(error):
                 raise UserError(str(error)) from error
@@ -77,3 +85,6 @@ def main() -> None:
     # Read by OpenMP when torch is loaded. By default its idle threads spin, and on a busy machine small ops then take
     # ten times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # What a model writes, or a broken file is named after, need not have characters of the terminal's encoding.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
