@@ -11,7 +11,6 @@ from typing import Any
 
 from ..hal.errors import ConfigError
 
-
 INT32_MAX = 2**31 - 1
 FP32_MAX, FP32_TINY = (2 - 2**-23) * 2.0**127, 2.0**-126
 """Largest fp32 number, and smallest normal one."""
