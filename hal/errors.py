@@ -26,7 +26,7 @@ class InvalidArgumentError(DeepInferError, ValueError):
         self.parameter = parameter
         self.got = got
         self.allowed = allowed
-        super().__init__(f"{parameter}: got {_short(got)}; allowed: {allowed}")
+        super().__init__(f"{parameter}: got {short(got)}; allowed: {allowed}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.parameter, self.got, self.allowed))
@@ -56,7 +56,7 @@ class ConfigError(DeepInferError):
         self.key = key
         self.value = value
         self.rule = rule
-        super().__init__(f"config key {key!r} is {_short(value)}: {rule}")
+        super().__init__(f"config key {key!r} is {short(value)}: {rule}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.key, self.value, self.rule))
@@ -105,6 +105,10 @@ class ContractError(DeepInferError):
         return (type(self), (self.op, self.version, self.message))
 
 
-def _short(value: Any, limit: int = 200) -> str:
-    text = repr(value)
+def short(value: Any, limit: int = 200) -> str:
+    """repr() of any value for a message: cut to `limit` characters, and never an error of its own."""
+    try:
+        text = repr(value)
+    except Exception as error:  # integers of thousands of digits have no text; a class of the user's may not either
+        text = f"<{type(value).__name__} whose repr() raises {type(error).__name__}>"
     return text if len(text) <= limit else text[: limit - 1] + "…"

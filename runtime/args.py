@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ..hal.errors import InvalidArgumentError, NotSupportedError
-from .checks import INT32_MAX, check_bool, check_float, check_int
+from ..hal.errors import InvalidArgumentError, NotSupportedError, short
+from .checks import INT32_MAX, check_bool, check_choice, check_float, check_int
 from .params import SEED_MAX
 from .planner import Limits, pages_for
 
@@ -116,22 +116,20 @@ class EngineArgs:
         """
         for name, (accepted, brought_by) in REFUSED.items():
             value = getattr(self, name)
-            if not any(value == ok and type(value) is type(ok) for ok in accepted):
-                raise NotSupportedError(f"{name}={value!r}", brought_by)
+            if not any(type(value) is type(ok) and value == ok for ok in accepted):
+                raise NotSupportedError(f"{name}={short(value)}", brought_by)
         self._check_engine_type()
         for name in ("model", "tokenizer", "revision", "tokenizer_revision", "device", "backend"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, str) and value):
                 raise InvalidArgumentError(name, value, "a non-empty string or None")
         for name, choices in (("load_format", LOAD_FORMATS), ("engram_storage", ENGRAM_STORAGES)):
-            if getattr(self, name) not in choices:
-                raise InvalidArgumentError(name, getattr(self, name), f"one of {', '.join(choices)}")
+            check_choice(name, getattr(self, name), choices, f"one of {', '.join(choices)}")
         for name in ("disable_log_stats", "stop_preempted_request", "chunked_prefill", "offline_inference"):
             check_bool(name, getattr(self, name))
         if self.seed is not None:
             self.seed = check_int("seed", self.seed, 0, SEED_MAX, also="None")
-        if self.tokens_per_block not in (-1, PAGE_TOKENS):
-            raise InvalidArgumentError("tokens_per_block", self.tokens_per_block, f"-1 or {PAGE_TOKENS}")
+        check_choice("tokens_per_block", self.tokens_per_block, (-1, PAGE_TOKENS), f"-1 or {PAGE_TOKENS}")
         self.gpu_memory_utilization = check_float(
             "gpu_memory_utilization", self.gpu_memory_utilization, 0.0, 1.0, open_low=True
         )
@@ -145,8 +143,7 @@ class EngineArgs:
         kind = self.engine_type
         if isinstance(kind, int) and not isinstance(kind, bool) and 0 <= kind < len(ENGINE_TYPES):
             kind = ENGINE_TYPES[kind]
-        if kind not in ENGINE_TYPES:
-            raise InvalidArgumentError("engine_type", self.engine_type, f"one of {', '.join(ENGINE_TYPES)}")
+        check_choice("engine_type", kind, ENGINE_TYPES, f"one of {', '.join(ENGINE_TYPES)}")
         if kind != "NORMAL":
             raise NotSupportedError(
                 f"engine_type={kind}", "separate prefill and decode engines come with disaggregation"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import Any
 
 from ..hal.errors import InvalidArgumentError
@@ -29,7 +30,7 @@ def check_int(name: str, value: Any, low: int, high: int, also: str = "") -> int
         raise InvalidArgumentError(name, value, allowed)
     try:
         number = operator.index(value)
-    except TypeError:
+    except Exception:  # a class of the user's may raise what it likes
         raise InvalidArgumentError(name, value, allowed) from None
     if not low <= number <= high:
         raise InvalidArgumentError(name, value, allowed)
@@ -40,11 +41,12 @@ def check_float(name: str, value: Any, low: float, high: float, *, open_low: boo
     """A finite number in [low, high], or (low, high] with `open_low`."""
     left = "(" if open_low else "["
     allowed = f"a number in {left}{low:g}, {high:g}]" + (f", or {also}" if also else "")
-    if isinstance(value, (bool, str, bytes)):
+    # float() would also read texts, bytes, booleans of numpy and one-element arrays.
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise InvalidArgumentError(name, value, allowed)
     try:
         number = float(value)
-    except (TypeError, ValueError, OverflowError):
+    except (ValueError, OverflowError):
         raise InvalidArgumentError(name, value, allowed) from None
     if not math.isfinite(number) or number > high or number < low or (open_low and number == low):
         raise InvalidArgumentError(name, value, allowed)
@@ -56,7 +58,18 @@ def check_ids(name: str, values: Any) -> list[int]:
     allowed = "a list of token ids, each an integer from 0"
     if isinstance(values, (str, bytes, dict)) or not isinstance(values, Iterable):
         raise InvalidArgumentError(name, values, allowed)
-    return [check_int(f"{name}[{i}]", v, 0, INT32_MAX) for i, v in enumerate(values)]
+    try:
+        items = list(values)
+    except TypeError:  # an array without dimensions calls itself iterable
+        raise InvalidArgumentError(name, values, allowed) from None
+    return [check_int(f"{name}[{i}]", v, 0, INT32_MAX) for i, v in enumerate(items)]
+
+
+def check_choice(name: str, value: Any, choices: Sequence[Any], allowed: str) -> Any:
+    """One of a few values, of the very type they have: neither True nor 1.0 is 1, and an array is none of them."""
+    if not any(type(value) is type(choice) and value == choice for choice in choices):
+        raise InvalidArgumentError(name, value, allowed)
+    return value
 
 
 def check_in_vocabulary(name: str, ids: Iterable[int], vocab_size: int) -> None:

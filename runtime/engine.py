@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..hal.errors import InvalidArgumentError, NotSupportedError
+from ..hal.errors import InvalidArgumentError, NotSupportedError, short
 from .checks import check_float, check_in_vocabulary
 from .execute import Drawn, Executor, Result, Work
 from .outputs import FinishReason, RequestOutput
@@ -107,6 +107,8 @@ class LLMEngine:
         self._closed = False
         self._log_mark = (time.monotonic(), 0, 0)
         self._lock = threading.RLock()
+        self._idle = threading.Condition(self._lock)
+        """Told whenever a step has ended."""
 
     @classmethod
     def from_engine_args(cls, args: Any) -> LLMEngine:
@@ -158,7 +160,7 @@ class LLMEngine:
             ("chunk_checkpoints", chunk_checkpoints, None),
         ):
             if value is not default:
-                raise NotSupportedError(f"{name}={value!r}", "it comes with the disaggregated engines")
+                raise NotSupportedError(f"{name}={short(value)}", "it comes with the disaggregated engines")
         params, prompt = self.check_request(sampling_params, prompt_token_ids, multi_modal_data)
         now = time.monotonic()
         if arrival_time is not None:
@@ -205,20 +207,17 @@ class LLMEngine:
         """End requests; each of their unfinished samples gives one last output with the reason "abort".
 
         Args:
-            request_id: one id, or a list, tuple or set of them. Unknown and finished ones are passed over.
+            request_id: one id, or a list, tuple or set of them. Unknown and finished ones are passed over. A tuple or
+                frozenset that is itself the id of an unfinished request means that request.
 
         Returns:
             The ids that were unfinished.
         """
-        ids = list(request_id) if isinstance(request_id, (list, tuple, set, frozenset)) else [request_id]
         aborted = []
         with self._lock:
-            for one in ids:
-                samples = self._by_id.get(one)
-                if samples is None:
-                    continue
+            for one in self._ids_to_abort(request_id):
                 aborted.append(one)
-                self._mark_aborted(samples)
+                self._mark_aborted(self._by_id[one])
             if not self._in_flight:
                 self._apply_aborts()
         return aborted
@@ -260,7 +259,7 @@ class LLMEngine:
                     self._roll_back(work)
                 raise
             with self._lock:
-                self._in_flight = False
+                self._land()
                 self._commit(work, results)
         with self._lock:
             self.stats.steps += bool(work)
@@ -277,15 +276,19 @@ class LLMEngine:
         return outputs
 
     def close(self) -> None:
-        """Abort everything and release the model. Calling it again does nothing."""
+        """Abort everything and release the model. Calling it again does nothing.
+
+        While another thread runs a step, this waits for its end: the step still reads what would be released.
+        """
         with self._lock:
             if self._closed:
                 return
+            self._closed = True  # no new requests, no further step
             self._mark_aborted([*self._waiting, *self._running])
+            self._idle.wait_for(lambda: not self._in_flight)
             self._apply_aborts()
             self._ready.clear()
-            self._closed = True
-        self.check_conservation()
+            self.check_conservation()
         if self._on_close is not None:
             self._on_close()
 
@@ -306,9 +309,11 @@ class LLMEngine:
         allowed = f"1 to {limit} token ids (max_model_len = {limit + 1} holds the prompt and at least one token)"
         try:
             array = np.asarray(ids)
-        except (TypeError, ValueError, OverflowError):
+        except Exception:  # arrays of other libraries raise what they like
             raise InvalidArgumentError("prompt_token_ids", ids, allowed) from None
-        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        # In a list of both, numpy takes True for 1 without a word.
+        mixed = isinstance(ids, (list, tuple)) and any(isinstance(one, (bool, np.bool_)) for one in ids)
+        if mixed or array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
             raise InvalidArgumentError("prompt_token_ids", ids, allowed)
         if not 1 <= array.size <= limit:
             raise InvalidArgumentError("prompt_token_ids", f"{array.size} ids", allowed)
@@ -318,12 +323,25 @@ class LLMEngine:
         return array.astype(np.int32)
 
     def _check_id(self, request_id: Any) -> None:
+        if self._is_known(request_id):
+            raise InvalidArgumentError("request_id", request_id, "an id that no unfinished request has")
+
+    def _is_known(self, request_id: Any) -> bool:
         try:
-            known = request_id in self._by_id
+            return request_id in self._by_id
         except TypeError:
             raise InvalidArgumentError("request_id", request_id, "a hashable value") from None
-        if known:
-            raise InvalidArgumentError("request_id", request_id, "an id that no unfinished request has")
+
+    def _ids_to_abort(self, request_id: Any) -> list[Any]:
+        if isinstance(request_id, (list, set)):
+            several = True
+        else:
+            # Whoever names requests by tuples passes such a name here.
+            several = isinstance(request_id, (tuple, frozenset)) and not (
+                _is_hashable(request_id) and request_id in self._by_id
+            )
+        ids = list(request_id) if several else [request_id]
+        return [one for one in ids if self._is_known(one)]
 
     def _default_seed(self) -> int:
         if self.config.seed is None:
@@ -408,9 +426,13 @@ class LLMEngine:
         self._running.remove(request)
         self._waiting.appendleft(request)
 
+    def _land(self) -> None:
+        self._in_flight = False
+        self._idle.notify_all()
+
     def _roll_back(self, work: Sequence[Work]) -> None:
         """After a failed step: its requests may have half-written caches, so none of that is kept."""
-        self._in_flight = False
+        self._land()
         failed = {item.request.key for item in work}
         for request in reversed(list(self._running)):  # youngest first, so that the order stays
             if request.key in failed:
@@ -520,6 +542,14 @@ class LLMEngine:
         self._log_mark = (now, self.stats.prompt_tokens, self.stats.output_tokens)
 
 
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
 def check_no_images(multi_modal_data: Any) -> None:
     """Raises NotSupportedError unless the value is None or holds nothing but empty lists."""
     if multi_modal_data is None:
@@ -529,6 +559,8 @@ def check_no_images(multi_modal_data: Any) -> None:
     for name, value in multi_modal_data.items():
         if name not in ("image_bytes", "image_sizes"):
             raise InvalidArgumentError("multi_modal_data key", name, "image_bytes, image_sizes")
+        if value is not None and not hasattr(value, "__len__"):
+            raise InvalidArgumentError(f"multi_modal_data[{name!r}]", value, "None or a list")
         if value is not None and len(value) > 0:
             raise NotSupportedError(f"multi_modal_data[{name!r}]", "images come with the vision pipeline")
 

@@ -180,12 +180,14 @@ class LLM:
             raise InvalidArgumentError("prompts", None, "prompts or prompt_token_ids")
         texts: list[Any] | None = None
         if prompts is not None:
-            texts = [prompts] if isinstance(prompts, str) else list(prompts)
+            texts = [prompts] if isinstance(prompts, str) else _list("prompts", prompts, "a text or a list of texts")
         lists: list[Any] | None = None
         if prompt_token_ids is not None:
-            lists = list(prompt_token_ids)
+            lists = _list("prompt_token_ids", prompt_token_ids, "a list of token ids or a list of such lists")
             if lists and all(isinstance(item, (int, np.integer)) for item in lists):
                 lists = [lists]
+        if multi_modal_data is not None:
+            multi_modal_data = _list("multi_modal_data", multi_modal_data, "a list with None or a dict per prompt")
         total = len(texts if texts is not None else lists or [])
         for name, values in (("prompt_token_ids", lists), ("multi_modal_data", multi_modal_data)):
             if values is not None and len(values) != total:
@@ -260,12 +262,22 @@ class LLM:
         return entries[0] if len(entries) == 1 else entries
 
 
+def _list(name: str, values: Any, allowed: str) -> list[Any]:
+    """Entries in order. Neither a dict, whose keys would be taken, nor text or bytes, whose characters would be."""
+    if not isinstance(values, (str, bytes, bytearray, dict)):
+        try:
+            return list(values)
+        except TypeError:
+            pass
+    raise InvalidArgumentError(name, values, allowed)
+
+
 def _per_prompt(sampling_params: Any, total: int) -> list[SamplingParams]:
     if sampling_params is None:
         return [SamplingParams() for _ in range(total)]
     if isinstance(sampling_params, SamplingParams):
         return [sampling_params] * total
-    params = list(sampling_params)
+    params = _list("sampling_params", sampling_params, "a SamplingParams or a list of them")
     if len(params) != total:
         raise InvalidArgumentError("sampling_params", f"{len(params)} entries", f"one, or one per prompt ({total})")
     return params

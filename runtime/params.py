@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from typing import Any
 
 from ..hal.errors import InvalidArgumentError, NotSupportedError
@@ -83,15 +84,16 @@ class SamplingParams:
             InvalidArgumentError: a value outside its range.
             NotSupportedError: `so_args`.
         """
-        if self.temperature != 0 or isinstance(self.temperature, bool):
+        if not _is_number(self.temperature, 0):
             self.temperature = check_float(
                 "temperature", self.temperature, MIN_TEMPERATURE, MAX_TEMPERATURE, also="0 for greedy"
             )
-        self.temperature = float(self.temperature)
+        self.temperature = abs(float(self.temperature))  # -0.0 is greedy as well
         self.top_p = check_float("top_p", self.top_p, 0.0, 1.0, open_low=True)
         self.min_p = check_float("min_p", self.min_p, 0.0, 1.0)
-        if self.top_k != -1:
+        if not (isinstance(self.top_k, Integral) and self.top_k == -1):
             self.top_k = check_int("top_k", self.top_k, 1, INT32_MAX, also="-1 for all tokens")
+        self.top_k = int(self.top_k)
         self.max_tokens = check_int("max_tokens", self.max_tokens, 1, INT32_MAX)
         self.n = check_int("n", self.n, 1, MAX_SAMPLES)
         if self.seq_seed is not None:
@@ -132,6 +134,8 @@ class SamplingParams:
                 raise InvalidArgumentError("stop", self.stop, allowed)
             if not all(isinstance(s, str) and s for s in stops):
                 raise InvalidArgumentError("stop", self.stop, allowed)
+            if any("\ud800" <= c <= "\udfff" for s in stops for c in s):  # no text holds one, so it would never act
+                raise InvalidArgumentError("stop", self.stop, "strings without lone surrogates (U+D800 to U+DFFF)")
             self.stop = list(stops)
         if self.stop_token_ids is not None:
             self.stop_token_ids = check_ids("stop_token_ids", self.stop_token_ids)
@@ -174,6 +178,10 @@ class SamplingParams:
     @property
     def stop_strings(self) -> list[str]:
         return [] if self.stop is None else [self.stop] if isinstance(self.stop, str) else self.stop
+
+
+def _is_number(value: Any, wanted: int) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and value == wanted
 
 
 def fresh_seed() -> int:

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from deepinfer.cli.main import main
+from deepinfer.hal.errors import InvalidArgumentError
 from deepinfer.runtime import llm as llm_module
 from deepinfer.runtime.args import PAGE_TOKENS, EngineArgs
 from deepinfer.runtime.engine import EngineConfig, LLMEngine
@@ -116,6 +117,14 @@ def test_the_prompt_from_stdin_loses_one_newline(made: list[dict[str, Any]]) -> 
     assert "3 prompt tokens" in generate("-", "--max-tokens", "1", stdin="abc").stderr
     result = generate("-", stdin=b"abc\xff")
     assert result.exit_code == 2 and "UTF-8" in result.stderr and made[2:] == []
+
+
+def test_a_closed_stdin_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    from deepinfer.cli import generate as module
+
+    monkeypatch.setattr(module.sys, "stdin", None)
+    with pytest.raises(InvalidArgumentError, match="prompt.*closed"):
+        module._read_prompt("-")
 
 
 def test_json_lines(made: list[dict[str, Any]]) -> None:

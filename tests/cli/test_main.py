@@ -84,3 +84,27 @@ def test_an_unknown_subcommand_is_refused() -> None:
     assert done.returncode == 2
     assert "generat" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_error_of_the_operating_system_is_a_message(probe: dict[str, Exception]) -> None:
+    probe["error"] = OSError(28, "No space left on device")
+    result = CliRunner().invoke(cli.main, ["probe"])
+    assert result.exit_code == 2 and "No space left on device" in result.stderr
+    assert isinstance(result.exception, SystemExit)
+
+
+def test_a_closed_pipe_is_not_a_message(probe: dict[str, Exception]) -> None:
+    probe["error"] = BrokenPipeError(32, "Broken pipe")
+    result = CliRunner().invoke(cli.main, ["probe"])
+    assert result.exit_code == 1 and not result.stderr
+
+
+def test_characters_that_the_terminal_lacks_are_escaped() -> None:
+    program = (
+        "import sys, types, click; from deepinfer.cli import main as cli; m = types.ModuleType('x');"
+        "m.command = click.Command('p', callback=lambda: click.echo('\\ufffd\\ud800'));"
+        "sys.modules['deepinfer.cli.p'] = m; cli.SUBCOMMANDS['p'] = ''; cli.main(['p'])"
+    )
+    environment = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=environment, timeout=60, check=True)
+    assert done.stdout == b"\\ufffd\\ud800\n"

@@ -195,3 +195,8 @@ def test_describe_has_a_row_per_variable(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     assert rows["DEEPINFER_CACHE_DIR"]["upstream"] is False
     assert all(row["default"] and row["allowed"] for row in rows.values())
+
+
+def test_a_home_that_nobody_has_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="DEEPINFER_CACHE_DIR.*home directory"):
+        VARIABLES["DEEPINFER_CACHE_DIR"].parse("~no-such-user-here/cache")

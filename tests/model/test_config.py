@@ -76,6 +76,15 @@ def test_released_values_are_read_from_the_file(released_values: Values) -> None
         ("tie_word_embeddings", True, "must be false"),
         ("max_position_embeddings", -1, "must be >= 1"),
         ("rope_theta", "10000", "finite number"),
+        ("rope_theta", 10**100, "finite number"),
+        ("swiglu_limit", 1e308, "finite number of fp32"),
+        ("hc_eps", 5e-324, "fp32 holds no smaller one"),
+        ("vocab_size", 10**27, "must be <= 2147483647"),
+        ("n_routed_experts", 10**9, "must be <= 8192"),
+        ("dspark_n_routed_experts", 10**9, "must be <= 8192"),
+        ("num_hidden_layers", 10**9, "must be <= 1024"),
+        ("hc_sinkhorn_iters", 10**9, "must be <= 1000"),
+        ("vision_config.num_hidden_layers", 10**9, "must be <= 1024"),
         ("rope_scaling", [], "JSON object"),
         ("text_config.rope_scaling.rope_type", "linear", 'must be "yarn"'),
         ("text_config.rope_scaling.factor", ABSENT, "is required"),
@@ -243,3 +252,9 @@ def test_missing_file_and_wrong_top_level(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps([1]))
     with pytest.raises(ConfigError, match="JSON object"):
         load_config(tmp_path)
+
+
+def test_an_integer_beyond_every_float_is_refused(tiny_values: Values) -> None:
+    change(tiny_values, "rope_theta", 10**400)
+    with pytest.raises(ConfigError, match="text_config.rope_theta.*finite number of fp32"):
+        ModelConfig.from_dict(tiny_values)

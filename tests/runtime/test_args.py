@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 
 from deepinfer.hal.errors import InvalidArgumentError, NotSupportedError
@@ -28,12 +29,12 @@ BAD: dict[str, list[Any]] = {
     "stop_preempted_request": [0, None],
     "chunked_prefill": [1, None],
     "offline_inference": [1, None],
-    "engine_type": ["DECODE", 3, -1, None, True],
-    "tokens_per_block": [0, 64, 256, None],
+    "engine_type": ["DECODE", 3, -1, None, True, np.array([0, 1])],
+    "tokens_per_block": [0, 64, 256, None, 128.0, np.array([1, 2])],
     "num_pages": [0, -1, 1.5],
 }
 UNSUPPORTED: dict[str, list[Any]] = {
-    "served_model_name": ["mine", None],
+    "served_model_name": ["mine", None, np.array(["a", "b"])],
     "trust_remote_code": [True, None, 0],
     "data_parallel_size": [2, -1],
     "context_parallel_size": [2, 0],
@@ -65,6 +66,11 @@ def test_unsupported_values_say_what_brings_them(name: str, value: Any) -> None:
     with pytest.raises(NotSupportedError, match=name) as caught:
         EngineArgs(**{name: value})
     assert caught.value.brought_by
+
+
+def test_a_value_without_a_text_is_refused_like_others() -> None:
+    with pytest.raises(NotSupportedError, match="served_model_name=<int whose repr"):
+        EngineArgs(served_model_name=10**5000)  # type: ignore[arg-type]
 
 
 def test_upstream_defaults_are_accepted_when_spelled_out() -> None:

@@ -182,8 +182,32 @@ def test_an_engine_seed_makes_default_seeds_repeat(make_engine: Any) -> None:
 # ---- refused requests
 
 
+class Unreadable:
+    """An array that numpy cannot read, as those of a device or of autograd."""
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("not here")
+
+
 @pytest.mark.parametrize(
-    "prompt", [[], np.zeros(0, np.int32), [[1]], "text", [1.5], [True], [-1], [97], [1] * 64, [2**70], None, [None]]
+    "prompt",
+    [
+        [],
+        np.zeros(0, np.int32),
+        [[1]],
+        "text",
+        [1.5],
+        [True],
+        [-1],
+        [97],
+        [1] * 64,
+        [2**70],
+        None,
+        [None],
+        [True, 5],
+        [5, np.True_],
+        Unreadable(),
+    ],
 )
 def test_bad_prompts_are_refused_before_they_are_queued(make_engine: Any, prompt: Any) -> None:
     engine = make_engine()
@@ -361,6 +385,55 @@ def test_abort_from_another_thread_while_the_step_runs(make_engine: Any, run_dry
     rest = run_dry(engine)
     assert tokens(outputs[:1] + rest[("stays", 0)]) == tokens(alone(make_engine, run_dry, [5], params))
     assert tokens(rest[("added", 0)]) == tokens(alone(make_engine, run_dry, [6], params))
+
+
+def test_a_tuple_may_name_one_request_or_several(make_engine: Any, run_dry: Any) -> None:
+    engine = make_engine()
+    for request_id in ("a", "b", ("user", 1), frozenset({"x"})):
+        engine.add_request(None, request_id, SamplingParams(max_tokens=20, **FREE), [4])
+    assert engine.abort_request(("user", 1)) == [("user", 1)]
+    assert engine.abort_request(frozenset({"x"})) == [frozenset({"x"})]
+    assert engine.abort_request(("a", "unknown", "b")) == ["a", "b"]
+    assert not {output.finish_reason for outputs in run_dry(engine).values() for output in outputs} - {"abort"}
+    with pytest.raises(InvalidArgumentError, match="request_id.*hashable"):
+        engine.abort_request({"a": 1})
+
+
+def test_close_waits_for_the_step_of_another_thread(make_engine: Any) -> None:
+    started, go = threading.Event(), threading.Event()
+
+    class Slow(SimulatedExecutor):
+        def run(self, work: Sequence[Work]) -> list[Result]:
+            started.set()
+            assert go.wait(10)
+            assert engine.pages_in_use == 1, "pages went back while the step read them"
+            return super().run(work)
+
+    engine = make_engine(executor=Slow(97, 64, 8, 4))
+    released: list[bool] = []
+    engine._on_close = lambda: released.append(stepper.is_alive() and not go.is_set())
+    engine.add_request(None, 0, SamplingParams(max_tokens=4, **FREE), [4])
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            engine.step()
+        except BaseException as error:
+            failures.append(error)
+
+    stepper, closer = threading.Thread(target=run), threading.Thread(target=engine.close)
+    stepper.start()
+    assert started.wait(10)
+    closer.start()
+    closer.join(0.1)
+    assert closer.is_alive() and not released
+    with pytest.raises(InvalidArgumentError, match="closed"):
+        engine.add_request(None, 1, SamplingParams(), [4])
+    go.set()
+    stepper.join(10)
+    closer.join(10)
+    assert released == [False] and not failures
+    assert engine.pages_in_use == 0 and not engine.has_unfinished_requests()
 
 
 def test_abort_ends_every_sample(make_engine: Any, run_dry: Any) -> None:

@@ -80,6 +80,13 @@ def test_one_invalid_prompt_and_nothing_runs(make_engine: Any) -> None:
         ({"prompts": ["a"], "prompt_token_ids": [[1], [2]]}, "prompt_token_ids"),
         ({"prompts": ["a", "b"], "sampling_params": [SEEDED]}, "sampling_params"),
         ({"prompts": ["a", "b"], "multi_modal_data": [None]}, "multi_modal_data"),
+        ({"prompts": 5}, "prompts"),
+        ({"prompts": b"ab"}, "prompts"),
+        ({"prompts": {"a": "b"}}, "prompts"),
+        ({"prompt_token_ids": 5}, "prompt_token_ids"),
+        ({"prompt_token_ids": {1: 2}}, "prompt_token_ids"),
+        ({"prompts": ["a"], "sampling_params": 5}, "sampling_params"),
+        ({"prompts": ["a"], "multi_modal_data": 5}, "multi_modal_data"),
     ],
 )
 def test_mismatched_arguments_are_refused(make_engine: Any, arguments: dict[str, Any], name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from deepinfer.hal.errors import InvalidArgumentError, NotSupportedError
 from deepinfer.runtime.params import SamplingParams, fresh_seed, sample_seed
 
 GOOD: dict[str, list[Any]] = {
-    "temperature": [0, 0.0, 1e-5, 1, 2.5, np.float32(0.5), 1e5],
+    "temperature": [0, 0.0, -0.0, 1e-5, 1, 2.5, np.float32(0.5), np.int8(0), 1e5],
     "top_p": [1, 1.0, 1e-8, 0.5],
     "top_k": [-1, 1, 2**31 - 1, np.int64(7)],
     "min_p": [0, 0.0, 1.0, 0.05],
@@ -36,9 +37,9 @@ GOOD: dict[str, list[Any]] = {
     "so_args": [None],
 }
 BAD: dict[str, list[Any]] = {
-    "temperature": [-1, -0.0001, 1e-6, 1e6, math.nan, math.inf, "1", None, True],
-    "top_p": [0, -0.1, 1.0001, math.nan, None, "0.5", True],
-    "top_k": [0, -2, 2**31, 1.5, None, True, "3"],
+    "temperature": [-1, -0.0001, 1e-6, 1e6, math.nan, math.inf, "1", None, True, np.False_, 0j, np.zeros(2)],
+    "top_p": [0, -0.1, 1.0001, math.nan, None, "0.5", True, np.True_, bytearray(b"1"), np.ones(1), Decimal("sNaN")],
+    "top_k": [0, -2, 2**31, 1.5, None, True, "3", -1.0, np.array([1, 2])],
     "min_p": [-0.1, 1.1, math.nan, None],
     "max_tokens": [0, -1, 2**31, 1.0, None, True, "16"],
     "n": [0, -1, 1025, 1.0, None],
@@ -47,8 +48,8 @@ BAD: dict[str, list[Any]] = {
     "frequency_penalty": [-2.1, 2.1, math.inf, None],
     "presence_penalty": [-2.1, 2.1, math.nan, None],
     "logit_bias": [[1], {"a": 1}, {-1: 1.0}, {1: 101}, {1: math.nan}, {1: None}, {True: 1.0}],
-    "stop": ["", [""], [1], 5, ["a", None], ["x"] * 65, b"x"],
-    "stop_token_ids": [5, [-1], ["a"], "12", [1.0], [True]],
+    "stop": ["", [""], [1], 5, ["a", None], ["x"] * 65, b"x", "\ud800"],
+    "stop_token_ids": [5, [-1], ["a"], "12", [1.0], [True], np.array(1)],
     "ignore_eos": [0, 1, None, "yes"],
     "eos_id": [-1, 1.5, True],
     "first_n_token_no_eos": [-1, None, True, 1.5],
@@ -75,6 +76,40 @@ def test_refused_values_name_the_parameter_and_what_is_allowed(name: str, value:
         SamplingParams(**{name: value})
     assert caught.value.parameter.startswith(name)
     assert caught.value.allowed and repr(caught.value.got)[:20] in str(caught.value)
+
+
+class _Hostile:
+    """Raises whatever it is asked."""
+
+    def __index__(self) -> int:
+        raise RuntimeError("no index")
+
+    def __float__(self) -> float:
+        raise RuntimeError("no float")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("name", sorted(set(GOOD) - {"so_args"}))
+@pytest.mark.parametrize("value", [10**5000, _Hostile()], ids=["5000 digits", "hostile"])
+def test_values_without_a_text_are_refused_like_others(name: str, value: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"{name}: got <(int|_Hostile) whose repr"):
+        SamplingParams(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "canonical"),
+    [
+        ("temperature", -0.0, 0.0),
+        ("top_k", np.int64(-1), -1),
+        ("top_k", np.int8(3), 3),
+        ("min_p", np.float16(0.5), 0.5),
+    ],
+)
+def test_numbers_are_brought_to_their_canonical_type(name: str, value: Any, canonical: Any) -> None:
+    found = getattr(SamplingParams(**{name: value}), name)
+    assert repr(found) == repr(canonical)
 
 
 @pytest.mark.parametrize("value", [{}, {"schema_type": "json", "schema": "{}"}])
