@@ -21,6 +21,7 @@ BOS, EOS, PAD = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", 
 IMAGE_SPELLINGS = ("<image>", "<｜deepseek_image｜>", "<｜image｜>")
 SPAN_TOKENS = tuple(f"<|place_holder_mm_span_{index:04d}|>" for index in range(21))
 COMPATIBILITIES = ("release", "native")
+_PROBE = "Once upon  a time,\r\n\tÉé e\u0301 \u4e2d\U0001f600 007 \ufb01\x00\x7f "
 
 
 class Tokenizer:
@@ -42,8 +43,8 @@ class Tokenizer:
         self.file = file
         self.compatibility = compatibility
         content = _read(file)
-        vocabulary: dict[str, int] = content["model"]["vocab"]
-        added = {token["id"]: token for token in content.get("added_tokens") or ()}
+        vocabulary = _vocabulary(file, content["model"].get("vocab"))
+        added = _added_tokens(file, content.get("added_tokens") or [])
         self._added = {token["content"]: index for index, token in added.items()}
         self._special = {index for index, token in added.items() if token["special"]}
         last = max((*vocabulary.values(), *added), default=-1)
@@ -52,6 +53,7 @@ class Tokenizer:
             raise errors.TokenizerError(f"{file}: token id {last} is outside the vocabulary of {self.vocab_size}")
         self._bytes = _byte_table(file, vocabulary, added, self.vocab_size)
         self._encoder = _plain_encoder(file, content, self._added)
+        self._check_round_trip()
         self._set_policy()
         self._register_spans()
         self.image_id = self._find_image(image_token_id)
@@ -169,6 +171,12 @@ class Tokenizer:
 
     # ---- policy
 
+    def _check_round_trip(self) -> None:
+        """Refuse a file whose normalizer, pre-tokenizer or dropout changes or drops text on its way to ids."""
+        ids = self._encoder.encode(_PROBE, add_special_tokens=False).ids
+        if b"".join(map(self.token_bytes, ids)) != _PROBE.encode("utf-8"):
+            raise errors.TokenizerError(f"{self.file}: text does not come back from its ids; it must, byte for byte")
+
     def _set_policy(self) -> None:
         settings = _settings(self.file.parent / "tokenizer_config.json")
         if self.compatibility == "release":
@@ -228,12 +236,54 @@ def _read(file: Path) -> dict[str, Any]:
         kind = content["model"]["type"]
         decoder = content["decoder"] or {}
         decoders = [part.get("type") for part in decoder.get("decoders", [decoder])]
-        content["model"]["vocab"].values()
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, RecursionError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise errors.TokenizerError(f"{file}: not a tokenizer file: {error!r}") from error
     if kind != "BPE" or "ByteLevel" not in decoders:
         raise errors.TokenizerError(f"{file}: {kind} with decoder {decoders}; only byte-level BPE is supported")
     return content  # type: ignore[no-any-return]
+
+
+def _vocabulary(file: Path, values: Any) -> dict[str, int]:
+    """The model's vocabulary, spelling -> id; every id belongs to one spelling."""
+    if not isinstance(values, dict):
+        raise errors.TokenizerError(f"{file}: the vocabulary must be a JSON object, is {errors.short(values)}")
+    owners: dict[int, str] = {}
+    for token, index in values.items():
+        if not _is_id(index):
+            raise errors.TokenizerError(f"{file}: token {token!r} has id {errors.short(index)}, not an integer from 0")
+        if index in owners:
+            raise errors.TokenizerError(f"{file}: tokens {owners[index]!r} and {token!r} have one id, {index}")
+        owners[index] = token
+    return values
+
+
+def _added_tokens(file: Path, values: Any) -> dict[int, dict[str, Any]]:
+    """Id -> entry of the added vocabulary, each with an id and a spelling of its own."""
+    if not isinstance(values, list):
+        raise errors.TokenizerError(f"{file}: added_tokens must be a list, is {errors.short(values)}")
+    added: dict[int, dict[str, Any]] = {}
+    spellings: set[str] = set()
+    for entry in values:
+        fits = isinstance(entry, dict) and _is_id(entry.get("id")) and isinstance(entry.get("special"), bool)
+        if not fits or not _is_text(entry.get("content")):
+            raise errors.TokenizerError(
+                f"{file}: added token {errors.short(entry)} needs an id (an integer from 0), a content (text), and"
+                " special (true or false)"
+            )
+        if entry["id"] in added or entry["content"] in spellings:
+            raise errors.TokenizerError(f"{file}: added token {errors.short(entry)}: its id or content is there twice")
+        added[entry["id"]] = entry
+        spellings.add(entry["content"])
+    return added
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_text(value: Any) -> bool:
+    """Text that UTF-8 can express, at least one character."""
+    return isinstance(value, str) and bool(value) and not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 def _settings(file: Path) -> dict[str, Any]:
@@ -242,9 +292,15 @@ def _settings(file: Path) -> dict[str, Any]:
         return {}
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        return {key: value["content"] if _is_token(value) else value for key, value in content.items()}
-    except (ValueError, AttributeError) as error:
+        settings = {key: value["content"] if _is_token(value) else value for key, value in content.items()}
+    except (OSError, RecursionError, ValueError, AttributeError) as error:
         raise errors.TokenizerError(f"{file}: not a settings file: {error}") from error
+    for key in ("bos_token", "eos_token", "pad_token"):
+        if settings.get(key) is not None and not isinstance(settings[key], str):
+            raise errors.TokenizerError(f"{file}: {key} is {errors.short(settings[key])}, not a spelling")
+    if not isinstance(settings.get("add_bos_token") or False, bool):
+        raise errors.TokenizerError(f"{file}: add_bos_token is {settings['add_bos_token']!r}, not true or false")
+    return settings
 
 
 def _is_token(value: Any) -> bool:

@@ -207,15 +207,44 @@ def test_every_image_spelling_is_accepted(tmp_path: Path, spelling: str) -> None
         Tokenizer.load(tmp_path, image_token_id=5)
 
 
+def rename_token(content: dict[str, Any], index: int, spelling: str) -> None:
+    vocabulary = content["model"]["vocab"]
+    del vocabulary[next(token for token, known in vocabulary.items() if known == index)]
+    vocabulary[spelling] = index
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
         (lambda content: content["model"]["vocab"].pop("!"), "lacks 1 of the 256 bytes"),
         (lambda content: content["model"].update(type="WordPiece"), "only byte-level BPE"),
         (lambda content: content.update(decoder=None), "only byte-level BPE"),
-        (lambda content: content["model"].pop("vocab"), "not a tokenizer file"),
+        (lambda content: content["model"].pop("vocab"), "vocabulary must be a JSON object, is None"),
         (lambda content: content["model"].pop("merges"), "not a tokenizer file"),
-        (lambda content: content["model"]["vocab"].update({"\u3042": 300}), "byte-level alphabet"),
+        (lambda content: rename_token(content, 300, "\u3042"), "byte-level alphabet"),
+        (lambda content: content["model"]["vocab"].update({"!": 300}), "have one id, 300"),
+        *(
+            (lambda content, index=index: content["model"]["vocab"].update({"!": index}), "not an integer from 0")
+            for index in (-1, 1.5, "1", None, True, [])
+        ),
+        *(
+            (lambda content, value=value: content.update(added_tokens=value), message)
+            for value, message in [
+                (5, "must be a list"),
+                ([None], "needs an id"),
+                ([{"id": 0, "special": True}], "needs an id"),
+                ([{"id": "0", "content": "x", "special": True}], "needs an id"),
+                ([{"id": -1, "content": "x", "special": True}], "needs an id"),
+                ([{"id": 0, "content": "", "special": True}], "needs an id"),
+                ([{"id": 0, "content": "\ud800", "special": True}], "needs an id"),
+                ([{"id": 0, "content": "x"}], "needs an id"),
+                ([{"id": 0, "content": c, "special": True} for c in "xy"], "there twice"),
+                ([{"id": i, "content": "x", "special": True} for i in (0, 1)], "there twice"),
+            ]
+        ),
+        (lambda content: content.update(pre_tokenizer=None), "does not come back"),
+        (lambda content: content.update(normalizer={"type": "Lowercase"}), "does not come back"),
+        (lambda content: content["pre_tokenizer"]["pretokenizers"][0].update(behavior="Removed"), "does not come back"),
     ],
 )
 def test_broken_file_is_one_typed_error(
@@ -232,6 +261,14 @@ def test_missing_file_and_broken_settings(tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text("{", encoding="utf-8")
     with pytest.raises(errors.TokenizerError, match="not a settings file"):
         Tokenizer.load(tmp_path)
+    for settings in ({"bos_token": ["x"]}, {"eos_token": 5}, {"add_bos_token": "yes"}):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+        with pytest.raises(errors.TokenizerError, match=next(iter(settings))):
+            Tokenizer.load(tmp_path)
+    for name in ("tokenizer_config.json", "tokenizer.json"):
+        (tmp_path / name).write_text("[" * 100_000, encoding="utf-8")
+        with pytest.raises(errors.TokenizerError, match="not a"):
+            Tokenizer.load(tmp_path)
 
 
 def test_unknown_compatibility_is_refused(directory: Path) -> None:
