@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import cache_oracle
@@ -242,13 +242,14 @@ def blocks_of(row: list[float], k: int, size: int, visible: int | None = None) -
 
 
 @given(st.lists(VALUES, min_size=0, max_size=30), st.integers(1, 5), st.integers(1, 8), st.integers(0, 30))
+@example([3.3895314e38, INF, 0.0], 2, 1, 3)
 def test_block_select_is_the_brute_force_result(row: list[float], k: int, size: int, visible: int) -> None:
     seen = min(visible, len(row))
     scores = torch.tensor(row, dtype=torch.float64).to(torch.bfloat16).double().numpy()[:seen]
     best = []
     for first in range(0, seen, size):
         numbers = scores[first : first + size][~np.isnan(scores[first : first + size])]
-        best.append(min(numbers.max(), 3.3895314e38) if numbers.size else NAN)
+        best.append(min(numbers.max(), torch.finfo(torch.bfloat16).max) if numbers.size else NAN)
     if best:
         best[-1] = INF
     want = cache_oracle.best(np.array(best), k)
