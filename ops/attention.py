@@ -54,7 +54,7 @@ SPARSE_ATTENTION = define(
         tensor("pages", "P PB", U8, optional=True, layout="rows"),
         tensor("block_table", "S B", I32, optional=True),
         tensor("indices", "T K", I32, optional=True),
-        scalar("window", int),
+        scalar("window", int, low=1),
         scalar("ratio", int),
         scalar("scale", float),
         scalar("record", str, choices=COMPRESSED_RECORDS),

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..hal.errors import short
 from ..hal.registry import REGISTRY, ArgInfo, Signature
 from .spec import Dim, HandleArg, OpSpec, ScalarArg, TensorArg, WeightHandle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+INT_MAX = 2**31 - 1
+FLOAT_MAX = (2 - 2**-23) * 2.0**127
 
 
 def arg_info(tensor: torch.Tensor) -> ArgInfo:
@@ -45,7 +50,7 @@ def check_call(spec: OpSpec, args: Sequence[Any]) -> Signature:
         elif isinstance(arg, HandleArg):
             layout = value.layout
         else:
-            _check_scalar(spec, arg, value)
+            _check_scalar(spec, arg, value, bound)
             if arg.static:
                 scalars[arg.name] = value
     varying = {*spec.dynamic, *(a.name for a in spec.args if isinstance(a, ScalarArg))}
@@ -159,14 +164,21 @@ def _check_layout(spec: OpSpec, arg: TensorArg, value: torch.Tensor) -> None:
         raise spec.error(f"{arg.name} must have unit stride in its last dim, got strides {value.stride()}")
 
 
-def _check_scalar(spec: OpSpec, arg: ScalarArg, value: Any) -> None:
+def _check_scalar(spec: OpSpec, arg: ScalarArg, value: Any, bound: Mapping[str, int]) -> None:
     if value is None and arg.optional:
         return
     allowed = (int, float) if arg.type is float else (arg.type,)
     if not isinstance(value, allowed) or (arg.type is not bool and isinstance(value, bool)):
-        raise spec.error(f"{arg.name} must be {arg.type.__name__}, got {value!r}")
+        raise spec.error(f"{arg.name} must be {arg.type.__name__}, got {short(value)}")
     if arg.choices and value not in arg.choices:
-        raise spec.error(f"{arg.name} must be one of {', '.join(map(repr, arg.choices))}, got {value!r}")
+        raise spec.error(f"{arg.name} must be one of {', '.join(map(repr, arg.choices))}, got {short(value)}")
+    if isinstance(value, float | int) and arg.type is float and not abs(value) <= FLOAT_MAX:
+        raise spec.error(f"{arg.name} must be a finite number of fp32, got {short(value)}")
+    if isinstance(value, int) and arg.type is int:
+        most = INT_MAX if arg.most is None else arg.most.value(bound)
+        if not arg.low <= value <= most:
+            name = "" if arg.most is None else f" ({arg.most.text})"
+            raise spec.error(f"{arg.name} must lie in {arg.low}..{most}{name}, got {short(value)}")
 
 
 def _bind(spec: OpSpec, bound: dict[str, int], origin: dict[str, str], name: str, size: int, arg: str) -> None:

@@ -153,6 +153,8 @@ def notes(arg: dict[str, Any]) -> str:
         words.append("rows may be strided")
     if arg.get("choices"):
         words.append("one of " + ", ".join(map(str, arg["choices"])))
+    if arg.get("range"):
+        words.append(arg["range"])
     if arg.get("static") is False and arg["kind"] == "scalar":
         words.append("not part of the signature")
     return ", ".join(words)
@@ -180,7 +182,15 @@ def _describe_arg(arg: Arg) -> dict[str, Any]:
         "optional": arg.optional,
         "static": arg.static,
         "choices": list(arg.choices),
+        "range": _range(arg),
     }
+
+
+def _range(arg: ScalarArg) -> str:
+    """Bounds of an integer that say more than its type."""
+    if arg.type is not int or arg.choices:
+        return ""
+    return " ".join(filter(None, (f"from {arg.low}" if arg.low else "", f"to {arg.most.text}" if arg.most else "")))
 
 
 def _describe_kernel(kernel: Kernel) -> dict[str, Any]:

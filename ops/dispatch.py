@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..hal.registry import REGISTRY
 
 if TYPE_CHECKING:
-    from .spec import OpSpec, TensorArg
+    from .spec import OpSpec, ScalarArg, TensorArg
 
 # A signature holds no row count, so a model has a few per op; the limit only bounds odd strides and alignments.
 TABLE_LIMIT = 4096
@@ -77,8 +77,9 @@ def generate(spec: OpSpec) -> str:
             first = first and arg.host
             body += lines
             key += entries
-        elif arg.static:
-            key += [arg.name, f"{arg.name}.__class__"]  # 1, 1.0 and True are equal keys
+        else:
+            # 1, 1.0 and True are equal keys; the class also keeps what is no number from a kernel seen before.
+            key += [arg.name, f"{arg.name}.__class__"] if arg.static else [f"{arg.name}.__class__"]
     checks = _dynamic_checks(spec)
     args = ", ".join(names) + ("," if len(names) == 1 else "")
     lines = [
@@ -87,12 +88,11 @@ def generate(spec: OpSpec) -> str:
         *(f"        {line}" for line in body),
         f"        _key = ({', '.join(key)},)",
         "        _fn = _table.get(_key)",
+        f"        _agree = {' and '.join(checks) or 'True'}",
         "    except (AttributeError, TypeError, ValueError) as error:",
         f"        raise _refuse(({args}), error) from None",
-    ]
-    if checks:
-        lines += [f"    if not ({' and '.join(checks)}):", f"        raise _refuse(({args}))"]
-    lines += [
+        "    if not _agree:",
+        f"        raise _refuse(({args}))",
         "    if _fn is None:",
         f"        _fn = _miss(_key, ({args}))",
         "    if out is not None:",
@@ -125,6 +125,14 @@ def _tensor_lines(spec: OpSpec, arg: TensorArg, first: bool) -> tuple[list[str],
     ]
 
 
+def _range_check(arg: ScalarArg) -> str:
+    """The range of a scalar that no key holds. Chained comparisons are false for NaN."""
+    from .check import FLOAT_MAX, INT_MAX
+
+    low, high = (-FLOAT_MAX, FLOAT_MAX) if arg.type is float else (arg.low, INT_MAX)
+    return f"{low!r} <= {arg.name} <= {high!r}"
+
+
 def _dynamic_checks(spec: OpSpec) -> list[str]:
     """Conditions on the sizes that no key holds: every dynamic dim agrees with where it was first bound.
 
@@ -139,7 +147,7 @@ def _dynamic_checks(spec: OpSpec) -> list[str]:
         for dim, variable in zip(arg.dims, _variables(arg), strict=True):
             if dim.plain:
                 bound.setdefault(dim.text, variable)
-    checks: list[str] = []
+    checks: list[str] = [_range_check(a) for a in spec.args if isinstance(a, ScalarArg) and not a.static]
     loose: dict[str, tuple[TensorArg, str]] = {}
     for arg in tensors:
         absent = f"{arg.name} is None or " if arg.optional else ""

@@ -12,7 +12,7 @@ EMBED_STREAMS = define(
     "embed_streams",
     version=0,
     family="embed",
-    args=[tensor("ids", "T", I32), tensor("weight", "V D", BF16), scalar("streams", int)],
+    args=[tensor("ids", "T", I32), tensor("weight", "V D", BF16), scalar("streams", int, low=1)],
     outs=[result("x", "T streams D", BF16), result("pending", "T streams", F32)],
     dynamic="T",
     semantics="""Every stream of row t is weight[ids[t]]; pending[t] is one-hot at stream 0. An id outside [0, V)

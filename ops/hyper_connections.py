@@ -23,7 +23,7 @@ HC_COEFFICIENTS = define(
         tensor("scale", "3", F32),
         scalar("norm_eps", float),
         scalar("hc_eps", float),
-        scalar("iterations", int),
+        scalar("iterations", int, low=1),
     ],
     outs=[result("pre", "T m", F32), result("post", "T m", F32), result("comb", "T m m", F32)],
     dynamic="T",

@@ -77,7 +77,7 @@ INDEX_SCORE_BLOCKS = define(
         ROW_SEQ,
         BLOCK_TABLE,
         scalar("ratio", int, choices=(1, 2)),
-        scalar("block_size", int),
+        scalar("block_size", int, low=1),
     ],
     outs=[result("scores", "T KB*block_size", BF16)],
     dynamic="T S P B",
@@ -104,7 +104,7 @@ TOPK_SELECT = define(
     args=[
         tensor("scores", "T N", BF16, F32),
         VISIBLE,
-        scalar("k", int),
+        scalar("k", int, low=1),
         tensor("blocks", "T KB", I32, optional=True),
         scalar("block_size", int),
     ],
@@ -124,7 +124,7 @@ BLOCK_SELECT = define(
     "block_select",
     version=0,
     family="index",
-    args=[tensor("scores", "T N", BF16), VISIBLE, scalar("block_size", int), scalar("k", int)],
+    args=[tensor("scores", "T N", BF16), VISIBLE, scalar("block_size", int, low=1), scalar("k", int, low=1)],
     outs=[result("blocks", "T k", I32)],
     dynamic="T N",
     semantics="""Block b covers entries b*block_size .. (b+1)*block_size - 1. Its score is the maximum over its visible

@@ -17,7 +17,7 @@ MOE_GATE = define(
         tensor("bias", "E", F32),
         tensor("bias_vl", "E", F32),
         tensor("image", "T", BOOL),
-        scalar("k", int),
+        scalar("k", int, low=1, most="E"),
         scalar("scaling", float),
     ],
     outs=[result("weights", "T k", F32), result("experts", "T k", I32)],

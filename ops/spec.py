@@ -80,13 +80,23 @@ class TensorArg:
 
 @dataclass(frozen=True)
 class ScalarArg:
-    """A Python number, string or bool. Static ones belong to the signature; floats never do."""
+    """A Python number, string or bool. Static ones belong to the signature; floats never do.
+
+    Attributes:
+        name, type, static.
+        optional: None may be passed.
+        choices: the values allowed; empty for any.
+        low: least value of an integer; the greatest is 2**31 - 1, and no float may be NaN or infinite.
+        most: a dim that an integer may not exceed.
+    """
 
     name: str
     type: type
     static: bool
     optional: bool = False
     choices: tuple[Any, ...] = ()
+    low: int = 0
+    most: Dim | None = None
 
 
 @dataclass(frozen=True)
@@ -250,10 +260,18 @@ def tensor(
 
 
 def scalar(
-    name: str, kind: type, *, static: bool | None = None, optional: bool = False, choices: Sequence[Any] = ()
+    name: str,
+    kind: type,
+    *,
+    static: bool | None = None,
+    optional: bool = False,
+    choices: Sequence[Any] = (),
+    low: int = 0,
+    most: str | None = None,
 ) -> ScalarArg:
     """Describe a scalar argument; static unless it is a float or said otherwise."""
-    return ScalarArg(name, kind, kind is not float if static is None else static, optional, tuple(choices))
+    is_static = kind is not float if static is None else static
+    return ScalarArg(name, kind, is_static, optional, tuple(choices), low, None if most is None else Dim.parse(most))
 
 
 def handle(name: str, **parts: tuple[Any, ...]) -> HandleArg:

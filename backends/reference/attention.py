@@ -13,11 +13,11 @@ from torch import Tensor
 from ...hal.registry import kernel
 from ...ops.attention import KEY_TILE
 from ...ops.layouts import FP4_16, FP8_32, entries_per_page
-from .common import finish, tree_sum
+from .common import check_index, finish, tree_sum
 from .formats import dequantize_fp4_e4m3, dequantize_fp8
-from .kv import assigned_pages
 from .tiles import pad_rows
 
+OP = "sparse_attention"
 CHUNK_ELEMENTS = 16 << 20
 """Key channels expanded to fp32 at once: bounds scratch memory, changes no bit."""
 
@@ -52,7 +52,7 @@ def sparse_attention(
     for first in range(0, rows, step):
         part = slice(first, min(first + step, rows))
         live = row_seq[part] >= 0
-        sequence = row_seq[part].clamp(min=0).long()
+        sequence = check_index(OP, "row_seq", row_seq[part].clamp(min=0), seq_start.shape[0])
         count = live.shape[0]
         keys = torch.zeros((count, slots, d), device=q.device)
         present = torch.zeros((count, slots), dtype=torch.bool, device=q.device)
@@ -120,8 +120,11 @@ def window_records(
     in_step = present & (since_start >= 0)
     in_ring = present & (since_start < 0)
     row = torch.where(in_step, row_begin[sequence].unsqueeze(1) + since_start, 0)
+    check_index(OP, "row_begin + position - seq_start", row, max(1, fresh.shape[0]))
+    state = torch.where(live, state_slot[sequence], 0)
+    check_index(OP, "state_slot", state, ring.shape[0])
     slot = torch.where(in_ring, key % ring.shape[1], 0)
-    records = torch.where(in_step.unsqueeze(2), fresh[row], ring[state_slot[sequence].long().unsqueeze(1), slot])
+    records = torch.where(in_step.unsqueeze(2), fresh[row], ring[state.long().unsqueeze(1), slot])
     return torch.where(present.unsqueeze(2), records, 0), present
 
 
@@ -132,8 +135,11 @@ def selected_records(
     entries = entries_per_page(ratio)
     present = (indices >= 0) & live.unsqueeze(1)
     entry = torch.where(present, indices, 0)
-    page = torch.where(present, block_table[sequence.unsqueeze(1), entry // entries], 0)
-    records = pages.unflatten(1, (entries, -1))[assigned_pages("sparse_attention", page), entry % entries]
+    column = check_index(OP, "indices, in pages,", entry // entries, max(1, block_table.shape[1]))
+    page = torch.where(present, block_table[sequence.unsqueeze(1), column], 0)
+    if present.any():
+        check_index(OP, "block_table", page, pages.shape[0])
+    records = pages.unflatten(1, (entries, -1))[page.long(), entry % entries]
     return torch.where(present.unsqueeze(2), records, 0), present
 
 

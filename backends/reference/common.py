@@ -7,6 +7,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from ...ops.spec import SPECS
+
 Value = TypeVar("Value", Tensor, tuple[Tensor, ...])
 
 
@@ -21,6 +23,22 @@ def finish(value: Value, out: Value | None) -> Value:
         assert isinstance(out, Tensor)
         _copy(value, out)
     return out
+
+
+def check_index(op: str, name: str, index: Tensor, size: int) -> Tensor:
+    """The index as int64, if all of it lies in [0, size).
+
+    torch counts a negative index from the end, which would be another sequence's memory, and on some devices does not
+    look at the bound at all.
+
+    Raises:
+        ContractError: names the argument, the value and the bound.
+    """
+    if index.numel():
+        low, high = (int(bound) for bound in index.aminmax())
+        if low < 0 or high >= size:
+            raise SPECS[op].error(f"{name} holds {low if low < 0 else high}, must lie in [0, {size})")
+    return index.long()
 
 
 def tree_sum(x: Tensor) -> Tensor:

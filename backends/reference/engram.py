@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ...hal.registry import kernel
-from .common import finish, tree_sum
+from .common import check_index, finish, tree_sum
 from .formats import FP8_GROUP
 from .norm import inverse_rms
 from .portable import sigmoid
@@ -36,7 +36,7 @@ def engram_hash(
 def engram_gather(
     weight: Tensor, scale: Tensor, rows: Tensor, out: tuple[Tensor, Tensor] | None
 ) -> tuple[Tensor, Tensor]:
-    wanted = rows.flatten().to(weight.device)
+    wanted = check_index("engram_gather", "rows", rows, weight.shape[0]).flatten().to(weight.device)
     # Row selection of bytes: only the rows asked for are read, so a memory-mapped table stays on disk.
     codes = weight.view(torch.uint8).index_select(0, wanted)
     scales = scale.index_select(0, wanted)

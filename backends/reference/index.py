@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...hal.registry import kernel
 from ...ops.layouts import FP4_32_INDEX, entries_per_page
-from .common import finish, tree_sum
+from .common import check_index, finish, tree_sum
 from .formats import dequantize_fp4_pow2, quantize_fp4_pow2
 from .kv import index_planes
 from .rope import rotate
@@ -31,7 +31,7 @@ _INFINITY = 0x7F800000
 
 @kernel("index_query_pack", version=0, backend="reference")
 def index_query_pack(q: Tensor, positions: Tensor, table: Tensor, out: Tensor | None) -> Tensor:
-    codes, scale = quantize_fp4_pow2(rotate(q, positions, table).float())
+    codes, scale = quantize_fp4_pow2(rotate(q, positions, table, op="index_query_pack").float())
     return finish(torch.cat((codes, scale), dim=-1), out)
 
 
@@ -51,7 +51,8 @@ def index_score(
     scores = torch.full((rows, entries), -torch.inf, dtype=torch.bfloat16, device=device)
     limit = torch.where(row_seq >= 0, visible, 0)
     reach = min(entries, int(limit.max())) if rows else 0
-    sequence = row_seq.clamp(min=0).long()
+    sequence = check_index("index_score", "row_seq", row_seq.clamp(min=0), max(1, block_table.shape[0]))
+    _check_pages("index_score", pages, block_table, sequence, limit.clamp(max=entries), ratio)
     q, weight = _unpack_query(query), head_weight.float()
     for first in range(0, reach, COLUMNS):
         entry = torch.arange(first, min(first + COLUMNS, reach), device=device)
@@ -79,13 +80,14 @@ def index_score_blocks(
     rows, columns = query.shape[0], blocks.shape[1] * block_size
     scores = torch.full((rows, columns), -torch.inf, dtype=torch.bfloat16, device=query.device)
     limit = torch.where(row_seq >= 0, visible, 0)
-    sequence = row_seq.clamp(min=0).long()
+    sequence = check_index("index_score_blocks", "row_seq", row_seq.clamp(min=0), max(1, block_table.shape[0]))
     q, weight = _unpack_query(query), head_weight.float()
     chunks = _row_chunks(rows, min(columns, COLUMNS), q.shape[1], q.shape[2]) if block_table.numel() else []
     for part in chunks:
         entry = block_entries(blocks[part], block_size)
         seen = (entry >= 0) & (entry < limit[part].unsqueeze(1))
         entry = torch.where(seen, entry, 0)
+        _check_entries("index_score_blocks", pages, block_table[sequence[part]], entry, seen, ratio)
         for first in range(0, columns, COLUMNS):
             place = slice(first, first + COLUMNS)
             keys = _read_keys(pages, block_table[sequence[part]], entry[:, place], q.shape[2], ratio)
@@ -144,13 +146,35 @@ def _unpack_query(query: Tensor) -> Tensor:
 def _read_keys(pages: Tensor, block_table: Tensor, entry: Tensor, channels: int, ratio: int) -> Tensor:
     """fp32 keys [n, C, di] of entries [n, C] of sequences with block tables [n, B].
 
-    Columns without a page (id -1) read page 0; the caller discards their scores.
+    Columns that nobody sees may have no page, and then read another; the caller discards their scores.
     """
     page_entries = entries_per_page(ratio)
-    page = block_table.gather(1, entry // page_entries).long().clamp(min=0)
+    page = block_table.gather(1, entry // page_entries).long().clamp(0, max(0, pages.shape[0] - 1))
     data, scale = index_planes(pages, channels, ratio)
     slot = entry % page_entries
     return dequantize_fp4_pow2(data[page, slot], scale[page, slot])
+
+
+def _check_pages(op: str, pages: Tensor, block_table: Tensor, sequence: Tensor, limit: Tensor, ratio: int) -> None:
+    """Refuse rows [T] whose first `limit` entries do not all have pages."""
+    if not limit.numel() or not block_table.shape[0]:
+        return
+    # Entries count up, so what the furthest row of a sequence sees holds for the others.
+    furthest = torch.zeros(block_table.shape[0], dtype=torch.long, device=limit.device)
+    furthest.scatter_reduce_(0, sequence, limit.long(), "amax")
+    used = -(-furthest // entries_per_page(ratio))
+    check_index(op, "visible (in pages)", used, block_table.shape[1] + 1)
+    column = torch.arange(block_table.shape[1], device=limit.device)
+    wanted = torch.where(column < used.unsqueeze(1), block_table, 0) if used.any() else used[:0]
+    check_index(op, "block_table", wanted, pages.shape[0])
+
+
+def _check_entries(op: str, pages: Tensor, block_table: Tensor, entry: Tensor, seen: Tensor, ratio: int) -> None:
+    """Refuse entries [n, C] that are seen but have no page in the tables [n, B]."""
+    column = entry // entries_per_page(ratio)
+    check_index(op, "entry of a visible block, in pages,", column, max(1, block_table.shape[1]))
+    page = torch.where(seen, block_table.gather(1, column), 0)
+    check_index(op, "block_table", page, pages.shape[0]) if bool(seen.any()) else None
 
 
 def _score(q: Tensor, weight: Tensor, keys: Tensor) -> Tensor:

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from ...hal.registry import Signature, kernel
-from ...ops.spec import WeightHandle
-from .common import finish
+from ...ops.spec import SPECS, WeightHandle
+from .common import check_index, finish
 from .formats import FP8_GROUP, decode_e8m0, dequantize_fp8, quantize_fp8, unpack_e2m1
 from .portable import sigmoid, softplus
 from .tiles import CHUNK_ELEMENTS, multiply_tiles, tile_groups, whole_tiles
@@ -76,11 +76,13 @@ def grouped_linear(
     n, k = weight.shape[1], xq.shape[1]
     y = torch.zeros((rows, n), dtype=torch.bfloat16, device=xq.device) if out is None else out
     bounds = offsets.tolist()
+    if bounds[0] < 0 or bounds[-1] > rows or any(b < a for a, b in zip(bounds, bounds[1:], strict=False)):
+        raise SPECS["grouped_linear"].error(f"offsets must ascend within 0..{rows}, the packed rows; got {bounds}")
     groups, begins, places = tile_groups(bounds)
     if not groups:
         return y
     x = dequantize_fp8(xq, xs)
-    x = x[: bounds[-1]] if source_row is None else x.index_select(0, source_row[: bounds[-1]])
+    x = x[: bounds[-1]] if source_row is None else x.index_select(0, _rows(source_row[: bounds[-1]], x.shape[0]))
     place = torch.tensor(places, device=xq.device)
     padded = torch.zeros((begins[-1], k), dtype=torch.float32, device=xq.device).index_copy_(0, place, x)
     step = max(1, CHUNK_ELEMENTS // (n * k))
@@ -96,6 +98,10 @@ def grouped_linear(
     assert product is not None
     y[: bounds[-1]] = product.index_select(0, place)[:, :n]
     return y
+
+
+def _rows(source_row: Tensor, count: int) -> Tensor:
+    return check_index("grouped_linear", "source_row", source_row, count)
 
 
 def expand_fp4(weight: Tensor, scale: Tensor) -> Tensor:
@@ -121,8 +127,11 @@ def swiglu_quant(
 def moe_combine(y: Tensor, position: Tensor, shared: Tensor, out: Tensor | None) -> Tensor:
     tokens, k = position.shape
     total = torch.zeros(shared.shape, dtype=torch.float32, device=shared.device)
+    local = position >= 0
+    check_index("moe_combine", "position", position.clamp(min=0), max(1, y.shape[0]))
+    if y.shape[0] == 0 and bool(local.any()):
+        raise SPECS["moe_combine"].error("position names rows of y, which has none")
     if y.shape[0]:
-        local = position >= 0
         taken = y.index_select(0, torch.where(local, position, 0).flatten()).view(tokens, k, -1)
         terms = taken.masked_fill_(~local.unsqueeze(-1), 0.0).to(torch.float32)
         for slot in range(k):

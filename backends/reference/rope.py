@@ -6,15 +6,15 @@ import torch
 from torch import Tensor
 
 from ...hal.registry import kernel
-from .common import finish
+from .common import check_index, finish
 
 
 @kernel("rope", version=0, backend="reference")
 def rope(x: Tensor, positions: Tensor, table: Tensor, inverse: bool, out: Tensor | None) -> Tensor:
-    return finish(rotate(x, positions, table, inverse), out)
+    return finish(rotate(x, positions, table, inverse, op="rope"), out)
 
 
-def rotate(x: Tensor, positions: Tensor, table: Tensor, inverse: bool = False) -> Tensor:
+def rotate(x: Tensor, positions: Tensor, table: Tensor, inverse: bool = False, *, op: str = "rope") -> Tensor:
     """Rotate the last channels of every row.
 
     Args:
@@ -22,12 +22,13 @@ def rotate(x: Tensor, positions: Tensor, table: Tensor, inverse: bool = False) -
         positions: integers [T] within the table.
         table: fp32 [P, dr/2, 2], cosine and sine of each position and pair.
         inverse: turn by the negative angle.
+        op: whose arguments these are, for the message.
 
     Returns:
         bf16, the shape of x; fp32 arithmetic, two rounded products and one rounded sum per channel.
     """
     pairs = table.shape[1]
-    cosine, sine = table.index_select(0, positions).unbind(-1)
+    cosine, sine = table.index_select(0, check_index(op, "positions", positions, table.shape[0])).unbind(-1)
     if x.ndim == 3:
         cosine, sine = cosine.unsqueeze(1), sine.unsqueeze(1)
     if inverse:

@@ -16,7 +16,8 @@ from torch.nn.functional import pad
 
 from ...hal.registry import kernel
 from ...ops.sampling import FALLBACK_ID, LOGPROB_FLOOR, NO_TOKEN
-from .common import finish
+from ...ops.spec import SPECS
+from .common import check_index, finish
 from .fixed_point import ONE, exponents, kept_mask, key_ids, order_keys, rate, share, vocabulary_sum, weights
 from .philox import draw_words
 from .portable_math import LN2, constant, exp2, integer, log2, minus_log2_one_minus
@@ -59,8 +60,9 @@ def adjust_logits(
 ) -> Tensor:  # fmt: skip
     value = logits.clone()
     if penalties is not None:
-        assert stat_offsets is not None and stat_ids is not None and stat_counts is not None
-        rows, columns = _ragged(stat_offsets, stat_ids)
+        if stat_offsets is None or stat_ids is None or stat_counts is None:
+            raise SPECS["adjust_logits"].error("penalties need stat_offsets, stat_ids and stat_counts")
+        rows, columns = _ragged("stat", stat_offsets, stat_ids, logits.shape[1])
         repetition, inverse, frequency, presence = penalties[rows].unbind(1)
         count = stat_counts[: len(rows)]
         z = value[rows, columns]
@@ -68,8 +70,9 @@ def adjust_logits(
         z = z - frequency * count.to(torch.float32)
         value[rows, columns] = torch.where(count > 0, z - presence, z)
     if bias_offsets is not None:
-        assert bias_ids is not None and bias_values is not None
-        rows, columns = _ragged(bias_offsets, bias_ids)
+        if bias_ids is None or bias_values is None:
+            raise SPECS["adjust_logits"].error("bias_offsets need bias_ids and bias_values")
+        rows, columns = _ragged("bias", bias_offsets, bias_ids, logits.shape[1])
         bias = bias_values[: len(rows)]
         # A ban is a ban even where the logit is +inf or NaN.
         value[rows, columns] = torch.where(bias == -INF, bias, value[rows, columns] + bias)
@@ -79,11 +82,14 @@ def adjust_logits(
     return finish(value, out)
 
 
-def _ragged(offsets: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+def _ragged(name: str, offsets: Tensor, ids: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """Row and column (int64) of every ragged entry; entries past the last offset are left out."""
+    check_index("adjust_logits", f"{name}_offsets", offsets, ids.shape[0] + 1)
     lengths = (offsets[1:] - offsets[:-1]).to(torch.int64)
+    if int(offsets[0]) != 0 or bool((lengths < 0).any()):
+        raise SPECS["adjust_logits"].error(f"{name}_offsets must start at 0 and not descend")
     rows = torch.repeat_interleave(torch.arange(len(lengths), device=ids.device), lengths)
-    return rows, ids[: len(rows)].to(torch.int64)
+    return rows, check_index("adjust_logits", f"{name}_ids", ids[: len(rows)], width)
 
 
 @kernel("sample_filter", version=0, backend="reference")
@@ -188,7 +194,7 @@ def _prefix(z: Tensor, w: Tensor, limits: _Limits, total: Tensor, width: int) ->
         keep &= through - weight <= share(pooled, limits.top_p).unsqueeze(1)
     if limits.min_p is not None:
         keep &= weight >= limits.min_p.unsqueeze(1)
-    count = keep.to(torch.int64).cumprod(dim=1).sum(dim=1)
+    count = keep.to(torch.int64).cumprod(dim=1).sum(dim=1).clamp(min=1)  # a bad top-p or min-p leaves the best token
     last = _at(ids, count - 1)
     result = (count, _at(z, last), last, _at(through, count - 1))
     if not whole and bool((redo := (count == width) & (limits.most > width)).any()):
@@ -250,7 +256,9 @@ def _token_block(
 ) -> tuple[Tensor]:
     exponent, log_sum = _log_softmax(z, inv_temperature, threshold, last_id)
     token = tokens.to(torch.int64)
-    own = _at(exponent, token.clamp(min=0)).masked_fill_(token < 0, -INF)
+    own = _at(exponent, check_index("token_logprobs", "tokens", token.clamp(min=0), z.shape[1])).masked_fill_(
+        token < 0, -INF
+    )
     return (_log_probability(own, log_sum),)
 
 
@@ -288,7 +296,8 @@ def _smaller_block(
     z: Tensor, inv_temperature: Tensor, max_logit: Tensor, threshold: Tensor, last_id: Tensor, tokens: Tensor
 ) -> tuple[Tensor]:
     token = tokens.to(torch.int64)
-    less = (z < _at(z, token.clamp(min=0)).unsqueeze(1)) & kept_mask(z, threshold, last_id)
+    token_or_first = check_index("smaller_mass", "tokens", token.clamp(min=0), z.shape[1])
+    less = (z < _at(z, token_or_first).unsqueeze(1)) & kept_mask(z, threshold, last_id)
     mass = weights(z, max_logit, rate(inv_temperature)).masked_fill_(~less, 0).sum(dim=1)
     return (mass.masked_fill_(token < 0, 0),)
 

@@ -237,3 +237,36 @@ def test_a_name_is_defined_once(op: OpSpec) -> None:
             "test_linear", version=1, family="test", args=[], outs=[], dynamic="", semantics="", numerics=Exact(),
             cost=op.cost, samples=op.samples,
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [-1, 2**31, 10**30, 7.0, True, None, "7", [7], torch.tensor(7), float("nan")])
+@pytest.mark.parametrize("seen", [False, True])
+def test_scalars_outside_the_signature_are_checked_on_every_call(
+    op: OpSpec, calls: list[Signature], size: Any, seen: bool
+) -> None:
+    args = arguments(op)
+    if seen:
+        op.run(*args)
+    args[-1] = size
+    with pytest.raises(ContractError, match="size must"):
+        op.run(*args)
+
+
+def call_rms_norm(eps: Any) -> Any:
+    return SPECS["rms_norm"].run(torch.ones(2, 32, dtype=BF16), torch.ones(32, dtype=BF16), eps)
+
+
+@pytest.mark.parametrize("eps", [None, "x", [1], True, float("nan"), float("inf"), 1e39, 10**400, torch.tensor(1.0)])
+def test_floats_are_checked_on_every_call(eps: Any) -> None:
+    assert call_rms_norm(1e-6).equal(call_rms_norm(0)) is not None
+    with pytest.raises(ContractError, match="eps must be"):
+        call_rms_norm(eps)
+
+
+def test_integers_have_bounds() -> None:
+    logits, bias, image = torch.zeros(2, 8), torch.zeros(8), torch.zeros(2, dtype=torch.bool)
+    for k in (0, -1, 9, 10**30):
+        with pytest.raises(ContractError, match=r"k must lie in 1..8 \(E\)"):
+            SPECS["moe_gate"].run(logits, bias, bias, image, k, 1.0)
+    with pytest.raises(ContractError, match="streams must lie in 1..2147483647"):
+        SPECS["embed_streams"].run(torch.zeros(2, dtype=I32), torch.zeros(4, 32, dtype=BF16), 0)

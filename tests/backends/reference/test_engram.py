@@ -11,6 +11,7 @@ import torch
 import layer_oracle as oracle
 from deepinfer import ops
 from deepinfer.backends.reference import engram  # noqa: F401  (registers the kernels)
+from deepinfer.hal.errors import ContractError
 from deepinfer.ops import layer_samples as make
 
 CPU = torch.device("cpu")
@@ -105,7 +106,7 @@ def test_gather_concatenates_stored_bytes() -> None:
         for c in range(3):
             assert q.view(torch.uint8)[t, 64 * c : 64 * c + 64].equal(weight.view(torch.uint8)[rows[t, c]])
             assert s[t, 2 * c : 2 * c + 2].equal(scale[rows[t, c]])
-    with pytest.raises(IndexError):
+    with pytest.raises(ContractError, match=r"rows holds 9, must lie in \[0, 9\)"):
         ops.engram_gather(weight, scale, torch.tensor([[9]]))
 
 

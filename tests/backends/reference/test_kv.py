@@ -229,5 +229,5 @@ def test_row_bytes_do_not_depend_on_the_batch() -> None:
 def test_entry_without_a_page(record: str) -> None:
     step = step_of((0, 3))
     hole = build.Step(**{**step.__dict__, "block_table": torch.full_like(step.block_table, -1)})
-    with pytest.raises(ContractError, match="block_table has page id -1"):
+    with pytest.raises(ContractError, match="block_table holds -1, must lie in"):
         stored(hole, numbers(3, 64), 1, record, build.empty_pages(step, LAYOUTS[record], 64, 1))

@@ -9,6 +9,7 @@ import torch
 import layer_oracle as oracle
 from deepinfer import ops
 from deepinfer.backends.reference.rope import rotate
+from deepinfer.hal.errors import ContractError
 from deepinfer.ops import layer_samples as make
 
 CPU = torch.device("cpu")
@@ -60,6 +61,7 @@ def test_there_and_back_is_the_identity_up_to_rounding() -> None:
 
 
 def test_position_outside_the_table_is_an_error() -> None:
-    x, nine = torch.zeros(1, 1, 4, dtype=torch.bfloat16), torch.tensor([9], dtype=torch.int32)
-    with pytest.raises(IndexError):
-        ops.rope(x, nine, torch.zeros(9, 2, 2), False)
+    x = torch.zeros(1, 1, 4, dtype=torch.bfloat16)
+    for position in (9, -1):
+        with pytest.raises(ContractError, match=rf"positions holds {position}, must lie in \[0, 9\)"):
+            ops.rope(x, torch.tensor([position], dtype=torch.int32), torch.zeros(9, 2, 2), False)
