@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 ARCHITECTURE = "DeepseekV41ForCausalLM"
 MODEL_TYPE = "deepseek_v41"
+SPECIAL_IDS = {"bos": 0, "eos": 1, "pad": 2}
+"""Ids of the released tokenizer's begin, end and padding tokens."""
+
 QUANT_GROUP = 32
 """Channels per scale of the FP8 and FP4 formats; every quantised input width is a multiple of it."""
 
@@ -163,6 +166,7 @@ class ModelConfig:
         quantization_section = top.section("quantization_config")
         text = rules.text_config(text_section)
         last = text.vocab_size - 1
+        compatibility = top.choice("tokenizer_compatibility", ("release", "native"), "release")
         config = cls(
             text=text,
             vision=rules.vision_config(vision_section),
@@ -170,11 +174,9 @@ class ModelConfig:
             architecture=ARCHITECTURE,
             model_type=MODEL_TYPE,
             dtype=top.exactly("dtype", "bfloat16"),
-            bos_token_id=top.integer("bos_token_id", low=0, high=last),
-            eos_token_id=top.integer("eos_token_id", low=0, high=last),
-            pad_token_id=top.integer("pad_token_id", low=0, high=last),
+            **{f"{role}_token_id": _special(top, role, last, compatibility) for role in SPECIAL_IDS},
             image_token_id=top.integer("image_token_id", low=0, high=last),
-            tokenizer_compatibility=top.choice("tokenizer_compatibility", ("release", "native"), "release"),
+            tokenizer_compatibility=compatibility,
             unknown_keys=top.unknown()
             + text_section.unknown()
             + vision_section.unknown()
@@ -205,6 +207,15 @@ def load_config(path: str | Path) -> ModelConfig:
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file}: not valid JSON: {error}") from None
     return ModelConfig.from_dict(values)
+
+
+def _special(top: Section, role: str, last: int, compatibility: str) -> int:
+    """An id that the release policy fixes; under the native one the tokenizer's own is compared with it later."""
+    key = f"{role}_token_id"
+    value = top.integer(key, low=0, high=last)
+    if compatibility == "release" and value != SPECIAL_IDS[role]:
+        raise top.fail(key, value, f'must be {SPECIAL_IDS[role]} unless tokenizer_compatibility is "native"')
+    return value
 
 
 def _check_identity(top: Section) -> None:

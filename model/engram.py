@@ -50,19 +50,20 @@ class Engram:
         self.eps = eps
 
     def fetch(self, batch: Batch) -> Rows:
-        """The step's rows: e4m3 [T, C dh] and scales [T, C dh/32] on the device."""
+        """The step's rows: e4m3 [T, C dh] and scales [T, C dh/32], where the table is."""
         weights = self.weights
         ngrams = batch.host_ngrams if weights.table.device.type == "cpu" else batch.ngrams
         rows = ops.engram_hash(
             ngrams, weights.lookup, weights.multipliers, weights.primes, weights.offsets, weights.pad
         )
-        codes, scales = ops.engram_gather(weights.table, weights.table_scale, rows)
-        return codes.to(self.device, non_blocking=True), scales.to(self.device, non_blocking=True)
+        return ops.engram_gather(weights.table, weights.table_scale, rows)
 
     def __call__(self, streams: torch.Tensor, rows: Rows, image: torch.Tensor) -> torch.Tensor:
         """bf16 [T, m, D] -> the same with the memory added; image rows unchanged."""
         weights = self.weights
-        kv = ops.linear_fp8(*rows, weights.wkv)
+        # Copied here and not by the worker, so that the copy is ordered with the layers' work on one stream.
+        codes, scales = (part.to(self.device) for part in rows)
+        kv = ops.linear_fp8(codes, scales, weights.wkv)
         return ops.engram_gate(streams, kv, weights.q_weight, weights.k_weight, image, self.eps)
 
 

@@ -157,22 +157,6 @@ def engram_tables(
     return tuple(tables)
 
 
-def hash_rows(table: EngramTable, ngrams: npt.ArrayLike) -> Int64Array:
-    """Table rows of n-grams of compressed ids: int [T, n], newest first -> int64 [T, C].
-
-    The host twin of the `engram_hash` op, without its handling of missing tokens: `ngrams` is already padded.
-    """
-    ids = np.asarray(ngrams, dtype=np.int64)
-    heads = len(table.primes) // (len(table.multipliers) - 1)
-    mixed = ids[:, 0] * table.multipliers[0]
-    columns = []
-    for distance in range(1, len(table.multipliers)):
-        mixed = mixed ^ (ids[:, distance] * table.multipliers[distance])
-        block = slice((distance - 1) * heads, distance * heads)
-        columns.append(mixed[:, None] % table.primes[block] + table.offsets[block])
-    return np.concatenate(columns, axis=1)
-
-
 def identity_vocabulary(vocab_size: int) -> CompressedVocabulary:
     """Every id is its own compressed id. For tests with checkpoints that have no tokenizer; never a
     default."""

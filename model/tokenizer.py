@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,7 @@ class Tokenizer:
         vocab_size: int | None = None,
         image_token_id: int | None = None,
         compatibility: str | None = "release",
+        special_ids: Mapping[str, int] | None = None,
     ) -> Tokenizer:
         """Read the tokenizer of a checkpoint.
 
@@ -74,21 +75,27 @@ class Tokenizer:
             vocab_size: `vocab_size` of the text configuration; default one past the largest id of the file.
             image_token_id: `image_token_id` of the configuration; its spelling is checked when given.
             compatibility: `tokenizer_compatibility` of the configuration; None (key absent) means "release".
+            special_ids: `bos`, `eos`, `pad` ids of the configuration; checked when given.
 
         Raises:
             TokenizerError: no file, not a byte-level BPE, ids outside the vocabulary, or BOS, EOS, PAD,
                 image token not where the policy wants them.
-            ConfigError: unknown compatibility.
+            ConfigError: unknown compatibility, or special ids that are not the tokenizer's.
         """
         file = Path(path)
         if file.is_dir():
             file = file / "tokenizer.json"
-        return cls(
+        tokenizer = cls(
             file,
             vocab_size=vocab_size,
             image_token_id=image_token_id,
             compatibility=compatibility or "release",
         )
+        for role, wanted in (special_ids or {}).items():
+            found = getattr(tokenizer, f"{role}_id")
+            if found != wanted:
+                raise errors.ConfigError(f"{role}_token_id", wanted, f"must be {found}, the tokenizer's")
+        return tokenizer
 
     # ---- text to ids
 

@@ -129,6 +129,7 @@ def _load_tokenizer(args: EngineArgs, path: Path, model: Model) -> Tokenizer:
         vocab_size=config.text.vocab_size,
         image_token_id=config.image_token_id,
         compatibility=config.tokenizer_compatibility,
+        special_ids={"bos": config.bos_token_id, "eos": config.eos_token_id, "pad": config.pad_token_id},
     )
 
 

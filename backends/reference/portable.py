@@ -23,11 +23,6 @@ def sigmoid(x: Tensor) -> Tensor:
     return torch.neg(x).exp_().add_(1.0).reciprocal_()
 
 
-def silu(x: Tensor) -> Tensor:
-    """x * sigmoid(x); NaN for -infinity."""
-    return x * sigmoid(x)
-
-
 def softplus(x: Tensor) -> Tensor:
     """log(1 + e^x): x itself above 20, else log1p(exp(x))."""
     return torch.where(x > SOFTPLUS_LINEAR, x, torch.log1p(torch.exp(x)))

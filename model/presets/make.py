@@ -124,6 +124,8 @@ def _write_shards(target: Path, tensors: list[tuple[str, Tensor]], shards: int) 
     for number, content in enumerate(parts, start=1):
         file = f"model-{number:05d}-of-{shards:05d}.safetensors"
         save_file(content, target / file, metadata={"format": "pt"})
+        # The library makes files that only their owner can read; a cache may be shared.
+        (target / file).chmod((target / "config.json").stat().st_mode & 0o777)
         weight_map |= dict.fromkeys(content, file)
     _write_json(target / INDEX, {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))})
 

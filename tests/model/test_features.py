@@ -14,7 +14,7 @@ from deepinfer.model.batch import Batch, SequenceSlice
 from deepinfer.model.loading import load_model
 from deepinfer.model.step import Step
 from golden_adapter import Adapter, factory
-from guard import ComputeOutsideOps, Guard
+from guard import ComputeOutsideOps, Guard, Inline
 from released import GOLDEN_CHECKPOINT
 from schedules import Driver
 
@@ -29,6 +29,12 @@ def tokens() -> list[int]:
     return np.random.default_rng(3).integers(3, 490, 120).tolist()
 
 
+@pytest.fixture
+def inline(adapter: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter.model._fetcher, "_pool", Inline())
+
+
+@pytest.mark.usefixtures("inline")
 def test_no_computation_happens_outside_ops(adapter: Adapter, tokens: list[int]) -> None:
     batch, caches = adapter.batch(tokens, 0, len(tokens), [5, 119]), adapter.caches()
     with Guard() as guard:
@@ -36,11 +42,21 @@ def test_no_computation_happens_outside_ops(adapter: Adapter, tokens: list[int])
     assert logits.shape == (2, 512) and guard.inside > 1000
 
 
+@pytest.mark.usefixtures("inline")
 def test_the_guard_sees_a_stray_computation(adapter: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
     layer = adapter.model.layers[3]
     enter = layer.moe_mix.enter
     monkeypatch.setattr(layer.moe_mix, "enter", lambda streams, pending: enter(streams, pending) * 1)
     with Guard(), pytest.raises(ComputeOutsideOps, match="aten.mul"):
+        adapter.model.forward(adapter.batch([5], 0, 1, [0]), adapter.caches())
+
+
+@pytest.mark.usefixtures("inline")
+def test_the_guard_sees_a_stray_computation_of_the_worker(adapter: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
+    engram = adapter.model.engrams[1]
+    fetch = engram.fetch
+    monkeypatch.setattr(engram, "fetch", lambda batch: (fetch(batch)[0], fetch(batch)[1] + 0))
+    with Guard(), pytest.raises(ComputeOutsideOps, match="aten.add"):
         adapter.model.forward(adapter.batch([5], 0, 1, [0]), adapter.caches())
 
 

@@ -274,3 +274,8 @@ def test_cache_directory_without_the_variable(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("HOME", "/home/someone")
     assert cache.cache_directory() == Path("/home/someone/.cache/deepinfer")
     env.rearm("DEEPINFER_CACHE_DIR")
+
+
+def test_every_file_is_readable_by_those_who_may_read_the_others(tmp_path: Path) -> None:
+    make_checkpoint("tiny", 0, tmp_path)
+    assert len({file.stat().st_mode for file in tmp_path.iterdir()}) == 1

@@ -80,6 +80,10 @@ def test_release_overrules_settings_that_pad_with_eos_and_drop_bos(tmp_path: Pat
     assert release.pad_id == 2 and release.encode("a")[0] == 0
     native = Tokenizer.load(tmp_path, compatibility="native")
     assert native.pad_id == 1 and native.encode("a")[0] != 0
+    own = {"bos": native.bos_id, "eos": native.eos_id, "pad": 1}
+    assert Tokenizer.load(tmp_path, compatibility="native", special_ids=own).pad_id == 1
+    with pytest.raises(errors.ConfigError, match="pad_token_id.* 2: must be 1, the tokenizer's"):
+        Tokenizer.load(tmp_path, compatibility="native", special_ids=own | {"pad": 2})
 
 
 def test_bos_is_inserted_once_and_on_demand(tokenizer: Tokenizer) -> None:
