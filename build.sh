@@ -202,6 +202,12 @@ set_up() {
     run rm -f "$installed"
     say "installing torch (constraints/$accelerator.txt)"
     pip_install torch
+    if [ "$accelerator" = nvidia ] && [ -z "$dry_run" ]; then
+        # pip may have taken a wheel for CPUs from a local folder or an index of its own.
+        "$venv_python" -c 'import sys, torch; sys.exit(torch.version.cuda is None)' ||
+            die "the torch that pip found has no CUDA; check pip's configuration (pip config list) for an index or a folder
+with CPU wheels, then run ./build.sh again"
+    fi
     if [ "$accelerator" = ascend ]; then
         if [ -n "$cann" ]; then
             say "installing torch_npu (CANN in $cann)"

@@ -18,6 +18,7 @@ STUB = """#!/bin/sh
 case "$1 $2" in
     "-m venv") mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && echo "venv" >>"$STUB_LOG"; exit ;;
     "-m pip" | "-m pytest") shift; echo "$*" >>"$STUB_LOG"; exit "${STUB_STATUS:-0}" ;;
+    "-c "*torch.version.cuda*) exit "${STUB_WITHOUT_CUDA:-0}" ;;
 esac
 exec "$STUB_PYTHON" "$@"
 """
@@ -125,6 +126,14 @@ def test_another_accelerator_makes_the_environment_anew(build: Run, log: Callabl
     lines = log()
     assert lines[0] == "venv"
     assert installed(lines)[0] == ("constraints/nvidia.txt", "torch")
+
+
+def test_a_torch_without_cuda_is_no_installation_for_nvidia(build: Run, log: Callable[[], list[str]]) -> None:
+    done = build(DEEPINFER_ACCELERATOR="nvidia", STUB_WITHOUT_CUDA="1")
+    assert done.returncode == 1 and "the torch that pip found has no CUDA; check pip's configuration" in done.stderr
+    assert [what for _, what in installed(log())] == ["torch"]
+    assert build(DEEPINFER_ACCELERATOR="nvidia").returncode == 0, "the failed one left no stamp behind"
+    assert build(STUB_WITHOUT_CUDA="1").returncode == 0, "a CPU needs none"
 
 
 def test_a_moved_tree_makes_the_environment_anew(tree: Path, build: Run, log: Callable[[], list[str]]) -> None:
