@@ -267,7 +267,8 @@ class Checkpoint:
 
     def _concerns(self, finding: Finding, wanted: set[str]) -> bool:
         if finding.problem not in ("missing shard", "unreadable shard") or self._index.assigned is None:
-            return finding.name in wanted or finding.problem == "unreadable shard"
+            # What no rank wants, and a shard whose tensors are unknown, is everybody's concern.
+            return finding.name in wanted or finding.name not in self.inventory
         return any(shard == finding.name and name in wanted for name, shard in self._index.assigned.items())
 
 

@@ -7,6 +7,7 @@ report can list them all.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,7 +60,7 @@ def scan(directory: Path) -> ShardIndex:
     index = ShardIndex()
     shards: Iterable[str]
     index_file = directory / INDEX_NAME
-    if index_file.exists():
+    if os.path.lexists(index_file):  # a link to nowhere is an index that cannot be read, not a checkpoint without one
         weight_map = _weight_map(index_file)
         index.assigned = {}
         for name, shard in weight_map.items():
@@ -98,7 +99,7 @@ def _assign(index: ShardIndex, name: str, shard: str) -> None:
 
 
 def _scan_shard(index: ShardIndex, path: Path) -> None:
-    if not path.is_file():
+    if not _is_file(path):
         index.unreadable.add(path.name)
         count = sum(shard == path.name for shard in (index.assigned or {}).values())
         index.add("missing shard", path.name, f"not in the directory; {INDEX_NAME} puts {count} tensors there")
@@ -118,6 +119,13 @@ def _scan_shard(index: ShardIndex, path: Path) -> None:
             index.add("duplicate", key, detail)
 
 
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name too long for the file system, a directory that may not be searched
+        return False
+
+
 def _check_assigned(index: ShardIndex) -> None:
     """The index file and the headers must tell the same story about the tensors that were found."""
     if index.assigned is None:
@@ -128,3 +136,6 @@ def _check_assigned(index: ShardIndex) -> None:
             index.add("index", key, f"lies in {entry.shard.name} but {INDEX_NAME} does not list it")
         elif shard is not None and shard != entry.shard.name and shard not in index.unreadable:
             index.add("index", key, f"lies in {entry.shard.name}, {INDEX_NAME} says {shard}")
+    for key, shard in index.assigned.items():
+        if key not in index.entries and shard not in index.unreadable and not IGNORED.fullmatch(key):
+            index.add("index", key, f"{INDEX_NAME} puts it in {shard}, which does not hold it")

@@ -86,6 +86,9 @@ def read_header(path: Path) -> list[TensorEntry]:
         raise HeaderError(f"{path.name}: corrupt header: not a JSON object")
     entries = [_entry(path, name, value, 8 + length) for name, value in header.items() if name != "__metadata__"]
     _check_disjoint(path, entries)
+    end = max((entry.offset + entry.nbytes for entry in entries), default=8 + length)
+    if size > end:
+        raise HeaderError(f"{path.name}: corrupt: {size - end} bytes behind the last tensor, which the header ignores")
     return entries
 
 

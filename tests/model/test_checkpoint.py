@@ -14,6 +14,7 @@ from deepinfer.hal.errors import CheckpointError, ConfigError, InvalidArgumentEr
 from deepinfer.model.checkpoint import Checkpoint, ReadRequest
 from deepinfer.model.dummy import write_dummy
 from deepinfer.model.report import CheckpointReportError
+from deepinfer.model.shard_plan import ShardPlan
 from released import GOLDEN_CHECKPOINT
 
 SCALE = "layers.2.ffn.experts.1.w2.scale"
@@ -224,6 +225,14 @@ def test_unexpected_tensor(directory: Any) -> None:
     assert "belongs to no part of this architecture" in message(directory.path)
 
 
+def test_a_rank_hears_of_unexpected_tensors_too(directory: Any) -> None:
+    directory.add("layers.0.attn.wq.weight", "BF16", [2], bytes(4))
+    with Checkpoint.open(directory.path) as checkpoint:
+        for plan in (ShardPlan(0, 1), ShardPlan(1, 2)):
+            with pytest.raises(CheckpointReportError, match="layers.0.attn.wq.weight"):
+                checkpoint.check(plan)
+
+
 def test_unfolded_hyper_connection_norm(directory: Any) -> None:
     directory.add("layers.0.hc_attn_norm.weight", "BF16", [512], bytes(1024))
     assert "must not exist: the hyper-connection norm weight belongs multiplied into" in message(directory.path)
@@ -286,6 +295,34 @@ def test_index_and_headers_disagree(directory: Any) -> None:
     directory.edit_index(lambda weight_map: weight_map.update({"norm.weight": second}))
     directory.edit_index(lambda weight_map: weight_map.__delitem__("head.weight"))
     assert findings(directory.path) == [("index", "head.weight"), ("index", "norm.weight")]
+
+
+def test_the_index_promises_what_no_shard_holds(directory: Any) -> None:
+    shard = next(iter(directory.index["weight_map"].values()))
+    directory.edit_index(lambda weight_map: weight_map.update({"extra.weight": shard}))
+    assert findings(directory.path) == [("index", "extra.weight")]
+    assert f"puts it in {shard}, which does not hold it" in message(directory.path)
+
+
+def test_a_shard_name_that_the_file_system_refuses(directory: Any) -> None:
+    directory.edit_index(lambda weight_map: weight_map.update({"norm.weight": "a" * 5000}))
+    assert ("missing shard", "a" * 5000) in findings(directory.path)
+
+
+def test_an_index_that_is_a_link_to_nowhere(directory: Any) -> None:
+    index = directory.path / "model.safetensors.index.json"
+    index.unlink()
+    index.symlink_to("nowhere")
+    with pytest.raises(CheckpointError, match="not a usable index"):
+        Checkpoint.open(directory.path)
+
+
+def test_bytes_behind_the_last_tensor(directory: Any) -> None:
+    shard = directory.path / next(iter(directory.index["weight_map"].values()))
+    with shard.open("ab") as file:
+        file.write(b"xyz")
+    assert findings(directory.path) == [("unreadable shard", shard.name)]
+    assert "3 bytes behind the last tensor" in message(directory.path)
 
 
 @pytest.mark.parametrize(
