@@ -136,6 +136,26 @@ def test_fp4_e4m3_scale_vectors(value: float, scale: float) -> None:
     assert largest == (6 * scale if value >= 2688 else pytest.approx(value, rel=0.1))
 
 
+@pytest.mark.parametrize("amax", [1e-45, 1.17e-38, 6.3e-38, 1.3e-36, 1e-30, 1e-10])
+def test_groups_of_tiny_numbers_decode_near_zero(amax: float) -> None:
+    """The limit of a code over such a maximum is infinite in fp32 (448 / 6.3e-38); a scale must not be made of it."""
+    x = torch.full((2, 64), amax)
+    x[:, 1::2] *= -1
+    x[1, 32:] = 1.0  # a neighbouring group of ordinary size
+    for quantize, dequantize, smallest in (
+        (formats.quantize_fp8, formats.dequantize_fp8, 105),
+        (formats.quantize_fp4_pow2, formats.dequantize_fp4_pow2, 1),
+        (formats.quantize_fp4_e4m3, formats.dequantize_fp4_e4m3, 1),
+    ):
+        codes, scale = quantize(x)
+        if amax < 1e-37 or quantize is not formats.quantize_fp4_pow2:
+            assert (scale[0] == smallest).all() and (scale[1] >= smallest).all()
+        back = dequantize(codes, scale)
+        assert back.isfinite().all()
+        assert (back[0].abs() <= 1.25 * amax).all() and (back[1, :32].abs() <= 1.25 * amax).all()
+        assert back[1, 32:].sub(1).abs().max() <= 0.05
+
+
 def test_fp4_e4m3_multiplies_by_the_rounded_reciprocal() -> None:
     """A division flips ties; look for a value where both differ and see that the product is used."""
     x = torch.randn(20000, 16).to(torch.bfloat16).float()

@@ -108,6 +108,17 @@ def test_scores_at_large_page_addresses(tmp_path: Path) -> None:
     stage = Stage([(story, 280, 300)])
     want = stage.scores()
     near = stage.pages("keys", FP4_32_INDEX, story.di)
+    visible, row_seq = stage.step.visible(1), stage.step.row_seq
+    blocks = candidates(np.random.default_rng(0), stage.step, 1, 8, 9)
+
+    def in_blocks(pages: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+        got = ops.index_score_blocks(
+            stage.rows("queries", 0), stage.rows("head_weight", 0), pages, blocks, visible, row_seq, table, 1, 8
+        )
+        entry = (blocks.unsqueeze(2) * 8 + torch.arange(8)).flatten(1)
+        return torch.where((entry >= 0) & (entry < visible[:, None]), got, -torch.inf)
+
+    compact = in_blocks(near, stage.step.block_table)
     for stride, page in ((147_712, 29_077), (1_077_120, 1_994), (114_048, 18_830)):
         pool = torch.from_file(str(tmp_path / "pool"), shared=True, size=(page + 4) * stride, dtype=torch.uint8)
         far = pool.view(-1, stride)[:, 64 : 64 + near.shape[1]]
@@ -116,6 +127,7 @@ def test_scores_at_large_page_addresses(tmp_path: Path) -> None:
             if old >= 0:
                 far[new] = near[old]
         assert same_bits(stage.scores(pages=far, block_table=table), want)
+        assert same_bits(in_blocks(far, table), compact)
         (tmp_path / "pool").unlink()
 
 

@@ -82,6 +82,26 @@ def test_large_slot_round_trip(tmp_path: Path) -> None:
     assert not ring[wrapped].any() and not ring[0].any()
 
 
+def test_large_compressor_slots(tmp_path: Path) -> None:
+    """State slots of the released size, 3,128,928 bytes, whose offsets pass 2**31: rows written are the ones pooled."""
+    stride, slot, d = 3_128_928, 2**31 // 3_128_928 + 3, 64
+    pool = torch.from_file(str(tmp_path / "state"), shared=True, size=(slot + 1) * stride, dtype=torch.uint8)
+    ring = pool.view(-1, stride)[:, 4_096 : 4_096 + 7 * 2 * d * 4].view(torch.float32).unflatten(1, (7, 2, d))
+    value, gate = numbers(6, d, 1, torch.float32), numbers(6, d, 2, torch.float32)
+    outputs = []
+    for z, where in ((ring, slot), (torch.full((2, 7, 2, d), torch.nan), 1)):
+        at = torch.tensor([where], dtype=torch.int32)
+        for rows in (slice(0, 3), slice(3, 6)):
+            step = step_of((rows.start, rows.stop))
+            c = kv.compress_pool(value[rows], gate[rows], z, step.positions, step.row_seq, step.seq_start, at)
+            kv.compressor_ring_store(value[rows], gate[rows], z, step.positions, step.row_seq, step.seq_end, at)
+        outputs.append((c, z[where, :6].clone()))
+    (far, far_ring), (near, near_ring) = outputs
+    assert near.any() and same_bits(far, near) and same_bits(far_ring, near_ring)
+    wrapped = (slot * stride - 2**32) % pool.numel()
+    assert not ring[0].any() and not pool[wrapped : wrapped + stride].any()
+
+
 # ---- compressor -----------------------------------------------------------------------------------------------------
 
 
@@ -196,7 +216,7 @@ def test_rows_that_complete_no_entry_may_hold_anything() -> None:
     assert torch.equal(*pages)
 
 
-@pytest.mark.parametrize("record", ["fp4_16", "fp4_32_index"])
+@pytest.mark.parametrize("record", ["fp4_16", "fp8_32", "fp4_32_index"])
 def test_large_page_addresses(tmp_path: Path, record: str) -> None:
     """Strided page views whose byte offsets pass 2**31 and 2**32: the bytes of a small pool."""
     step = step_of((0, 200))
