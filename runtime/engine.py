@@ -7,69 +7,31 @@ one thread. Resources go back at step borders, never while a launched step may s
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from ..hal.errors import InvalidArgumentError, NotSupportedError, short
-from .checks import check_float, check_in_vocabulary
-from .execute import Drawn, Executor, Result, Work
+from ..hal.errors import InvalidArgumentError
+from .admission import Admission, check_defaults, ids_to_abort
+from .checks import check_float
+from .commit import advance, flush, output_of, report
+from .config import EngineConfig
+from .execute import Drawn, Executor, Result, Work, work_on
+from .isolation import Isolation, describe, is_everybodys
 from .outputs import FinishReason, RequestOutput
-from .params import SamplingParams, fresh_seed, sample_seed
-from .planner import Limits, Snapshot, StepPlan, plan_step
-from .pool import Pool
+from .params import SamplingParams
+from .planner import StepPlan, plan_step
+from .progress import EngineStats, ProgressLog
+from .queues import Queues
 from .request import Request, TextDecoder
-from .stop import StopStrings
+
+__all__ = ["EngineConfig", "EngineStats", "LLMEngine"]
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class EngineConfig:
-    """What the engine needs to know beside its executor.
-
-    Attributes:
-        vocab_size: token ids are 0..vocab_size - 1.
-        eos_id: end-of-sequence id of the tokenizer.
-        max_model_len: most tokens of prompt and output together.
-        limits: limits of a step.
-        num_pages: pages that can be handed out (the reserved page 0 not counted).
-        num_slots: state slots that can be handed out (the reserved slot 0 not counted).
-        stop_preempted_request: end preempted requests instead of recomputing them.
-        seed: base of the seeds of requests that have none; None draws them from the operating system.
-        force_top_k: candidates that sampling keeps at most, 0 for all; bounds `top_logprobs`.
-        log_interval: steps between log lines; 0 is off.
-    """
-
-    vocab_size: int
-    eos_id: int
-    max_model_len: int
-    limits: Limits
-    num_pages: int
-    num_slots: int
-    stop_preempted_request: bool = False
-    seed: int | None = None
-    force_top_k: int = 0
-    log_interval: int = 0
-
-
-@dataclass(slots=True)
-class EngineStats:
-    """Counters since the engine was made."""
-
-    steps: int = 0
-    prompt_tokens: int = 0
-    output_tokens: int = 0
-    finished: int = 0
-    preemptions: int = 0
 
 
 class LLMEngine:
@@ -92,20 +54,16 @@ class LLMEngine:
         self.config = config
         self.executor = executor
         self.stats = EngineStats()
-        self._make_decoder = decoder
+        self._admission = Admission(config, decoder)
         self._on_close = close
-        self._pages = Pool("page pool", config.num_pages)
-        self._slots = Pool("state slots", config.num_slots)
-        self._waiting: deque[Request] = deque()
-        self._running: list[Request] = []
+        self._queues = Queues(config.num_pages, config.num_slots, config.limits.max_requests)
         self._by_id: dict[Any, list[Request]] = {}
         self._aborted: list[Request] = []
         self._ready: list[RequestOutput] = []
-        self._next_key = 0
-        self._seeds_drawn = 0
+        self._search: Isolation | None = None
         self._in_flight = False
         self._closed = False
-        self._log_mark = (time.monotonic(), 0, 0)
+        self._progress = ProgressLog(config.log_interval)
         self._lock = threading.RLock()
         self._idle = threading.Condition(self._lock)
         """Told whenever a step has ended."""
@@ -154,13 +112,7 @@ class LLMEngine:
             InvalidArgumentError: names the parameter, what came and what is allowed.
             NotSupportedError: images, so_args, extra, enqueue=False, chunk_checkpoints.
         """
-        for name, value, default in (
-            ("extra", extra, None),
-            ("enqueue", enqueue, True),
-            ("chunk_checkpoints", chunk_checkpoints, None),
-        ):
-            if value is not default:
-                raise NotSupportedError(f"{name}={short(value)}", "it comes with the disaggregated engines")
+        check_defaults(extra=(extra, None), enqueue=(enqueue, True), chunk_checkpoints=(chunk_checkpoints, None))
         params, prompt = self.check_request(sampling_params, prompt_token_ids, multi_modal_data)
         now = time.monotonic()
         if arrival_time is not None:
@@ -168,11 +120,11 @@ class LLMEngine:
         with self._lock:
             if self._closed:
                 raise InvalidArgumentError("engine", "closed", "an open engine")
-            self._check_id(request_id)
-            seed = self._default_seed() if params.seq_seed is None else params.seq_seed
-            samples = [self._sample(request_id, user_id, j, params, prompt, seed, now) for j in range(params.n)]
+            if self._is_known(request_id):
+                raise InvalidArgumentError("request_id", request_id, "an id that no unfinished request has")
+            samples = self._admission.samples(request_id, user_id, params, prompt, now)
             self._by_id[request_id] = samples
-            self._waiting.extend(samples)
+            self._queues.waiting.extend(samples)
         return [request.seed for request in samples]
 
     def check_request(
@@ -189,19 +141,7 @@ class LLMEngine:
         Raises:
             InvalidArgumentError, NotSupportedError: see `add_request`.
         """
-        if not isinstance(sampling_params, SamplingParams):
-            raise InvalidArgumentError("sampling_params", sampling_params, "a SamplingParams")
-        params = sampling_params.copy()
-        params.validate_for_model(self.config.vocab_size)
-        most = self.config.force_top_k
-        if most and params.top_logprobs > most:
-            raise InvalidArgumentError(
-                "top_logprobs", params.top_logprobs, f"at most DEEPINFER_SAMPLER_FORCE_TOPK = {most}"
-            )
-        if params.stop_strings and self._make_decoder is None:
-            raise InvalidArgumentError("stop", params.stop, "None: this engine has no tokenizer")
-        check_no_images(multi_modal_data)
-        return params, self._check_prompt(prompt_token_ids)
+        return self._admission.check(sampling_params, prompt_token_ids, multi_modal_data)
 
     def abort_request(self, request_id: Any) -> list[Any]:
         """End requests; each of their unfinished samples gives one last output with the reason "abort".
@@ -215,7 +155,7 @@ class LLMEngine:
         """
         aborted = []
         with self._lock:
-            for one in self._ids_to_abort(request_id):
+            for one in ids_to_abort(request_id, self._is_known):
                 aborted.append(one)
                 self._mark_aborted(self._by_id[one])
             if not self._in_flight:
@@ -225,7 +165,7 @@ class LLMEngine:
     def has_unfinished_requests(self) -> bool:
         """Whether another `step` has something to do or to return."""
         with self._lock:
-            return bool(self._waiting or self._running or self._ready)
+            return bool(self._queues or self._ready)
 
     def get_num_unfinished_requests(self) -> int:
         """Requests (not samples) that have not ended."""
@@ -237,37 +177,54 @@ class LLMEngine:
     def step(self) -> list[RequestOutput]:
         """Run one step.
 
+        A step that fails gives its requests back to the queue, to be computed again. The next steps try them in ever
+        smaller groups (see `Isolation`): who fails on its own ends with the reason "error", the others go on.
+
         Returns:
             At most one output per sample for what this step computed, and those of requests aborted since the last.
 
         Raises:
-            Exception: whatever the model raised. The requests of that step go back to the queue and are recomputed; the
-                engine stays usable.
+            Exception: whatever the executor raised, if each of its requests failed with an error on its own and so did
+                others, or if a request that has nobody beside it met a fault of the machine. All of them are in the
+                queue again, and the engine stays usable.
         """
         with self._lock:
             if self._closed:
                 raise InvalidArgumentError("engine", "closed", "an open engine")
             if self._in_flight:
                 raise RuntimeError("step() was called while a step is running")
-            work = self._carry_out(plan_step(self._snapshot(), self.config.limits))
+            self._judge()
+            work = self._plan()
             self._in_flight = bool(work)
         if work:
-            try:
-                results = self.executor.run(work)
-            except BaseException:
-                with self._lock:
-                    self._roll_back(work)
-                raise
-            with self._lock:
-                self._land()
-                self._commit(work, results)
+            self._run(work)
         with self._lock:
-            self.stats.steps += bool(work)
-            self._log_progress()
-            if not self._running and not self._waiting:
+            if not self._queues:
                 self.check_conservation()
             outputs, self._ready = self._ready, []
         return outputs
+
+    def _run(self, work: Sequence[Work]) -> None:
+        failure: Exception | None = None
+        try:
+            results = self.executor.run(work)
+        except BaseException as error:
+            with self._lock:
+                self._roll_back(work)
+            if not isinstance(error, Exception):  # an interrupt blames nobody
+                raise
+            failure = error
+        with self._lock:
+            if failure is None:
+                self._land()
+                self._commit(work, results)
+                self.stats.steps += 1
+                self._progress.after_step(self.stats, self._queues)
+                if self._search is not None:
+                    self._search.step_passed(work)
+            else:
+                self._start_search(work, failure)
+            self._judge()
 
     def flush_inflight_reqs(self) -> list[RequestOutput]:
         """Outputs of a step that is still in flight: none, since steps are synchronous."""
@@ -284,7 +241,7 @@ class LLMEngine:
             if self._closed:
                 return
             self._closed = True  # no new requests, no further step
-            self._mark_aborted([*self._waiting, *self._running])
+            self._mark_aborted(list(self._queues))
             self._idle.wait_for(lambda: not self._in_flight)
             self._apply_aborts()
             self._ready.clear()
@@ -294,37 +251,12 @@ class LLMEngine:
 
     def check_conservation(self) -> None:
         """Free + owned = total in both pools, by the leases of the requests. Raises PoolError."""
-        leases = [request.leases() for request in [*self._waiting, *self._running]]
-        self._pages.check(lease for pages, _ in leases for lease in pages)
-        self._slots.check(lease for _, slots in leases for lease in slots)
+        with self._lock:
+            self._queues.check_conservation()
 
     @property
     def pages_in_use(self) -> int:
-        return self._pages.used
-
-    # ---- admission
-
-    def _check_prompt(self, ids: Sequence[int] | np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.int32]]:
-        limit = self.config.max_model_len - 1
-        allowed = f"1 to {limit} token ids (max_model_len = {limit + 1} holds the prompt and at least one token)"
-        try:
-            array = np.asarray(ids)
-        except Exception:  # arrays of other libraries raise what they like
-            raise InvalidArgumentError("prompt_token_ids", ids, allowed) from None
-        # In a list of both, numpy takes True for 1 without a word.
-        mixed = isinstance(ids, (list, tuple)) and any(isinstance(one, (bool, np.bool_)) for one in ids)
-        if mixed or array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-            raise InvalidArgumentError("prompt_token_ids", ids, allowed)
-        if not 1 <= array.size <= limit:
-            raise InvalidArgumentError("prompt_token_ids", f"{array.size} ids", allowed)
-        outside = np.flatnonzero((array < 0) | (array >= self.config.vocab_size))
-        if outside.size:
-            check_in_vocabulary("prompt_token_ids", array.tolist(), self.config.vocab_size)
-        return array.astype(np.int32)
-
-    def _check_id(self, request_id: Any) -> None:
-        if self._is_known(request_id):
-            raise InvalidArgumentError("request_id", request_id, "an id that no unfinished request has")
+        return self._queues.pages.used
 
     def _is_known(self, request_id: Any) -> bool:
         try:
@@ -332,84 +264,25 @@ class LLMEngine:
         except TypeError:
             raise InvalidArgumentError("request_id", request_id, "a hashable value") from None
 
-    def _ids_to_abort(self, request_id: Any) -> list[Any]:
-        if isinstance(request_id, (list, set)):
-            several = True
-        else:
-            # Whoever names requests by tuples passes such a name here.
-            several = isinstance(request_id, (tuple, frozenset)) and not (
-                _is_hashable(request_id) and request_id in self._by_id
-            )
-        ids = list(request_id) if several else [request_id]
-        return [one for one in ids if self._is_known(one)]
-
-    def _default_seed(self) -> int:
-        if self.config.seed is None:
-            return fresh_seed()
-        text = f"{self.config.seed}:{self._seeds_drawn}".encode()
-        self._seeds_drawn += 1
-        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
-
-    def _sample(
-        self,
-        request_id: Any,
-        user_id: Any,
-        index: int,
-        params: SamplingParams,
-        prompt: np.ndarray[Any, np.dtype[np.int32]],
-        seed: int,
-        arrival_time: float,
-    ) -> Request:
-        key, self._next_key = self._next_key, self._next_key + 1
-        return Request(
-            key=key,
-            request_id=request_id,
-            user_id=user_id,
-            sample_index=index,
-            params=params,
-            seed=sample_seed(seed, index),
-            eos_id=self.config.eos_id if params.eos_id is None else params.eos_id,
-            prompt_len=len(prompt),
-            max_output_tokens=min(params.max_tokens, self.config.max_model_len - len(prompt)),
-            tokens=prompt,
-            arrival_time=arrival_time,
-            decoder=None if self._make_decoder is None else self._make_decoder(),
-            stops=StopStrings(params.stop_strings),
-        )
-
     # ---- planning and its execution on the pools
 
-    def _snapshot(self) -> Snapshot:
-        return Snapshot(
-            running=[request.view() for request in self._running],
-            # More than that cannot be admitted; a queue of many thousands costs a step nothing.
-            waiting=[request.view() for request in islice(self._waiting, self.config.limits.max_requests)],
-            free_pages=self._pages.free,
-            free_slots=self._slots.free,
-        )
+    def _plan(self) -> list[Work]:
+        trial = [] if self._search is None else self._search.trial()
+        work = self._carry_out(plan_step(self._queues.snapshot(trial), self.config.limits))
+        if trial and not work and self._search is not None:
+            self._search.skip()  # there is no room beside those that pause
+        return work
 
     def _carry_out(self, plan: StepPlan) -> list[Work]:
-        by_key = {request.key: request for request in self._running}
+        by_key = {request.key: request for request in self._queues.running}
         for key in plan.preempted:
             self._preempt(by_key.pop(key))
         work = []
         for item in plan.items:
-            if item.admitted:
-                request = self._waiting.popleft()
-                self._running.append(request)
-            else:
-                request = by_key[item.key]
+            request = self._queues.admit(item.key) if item.admitted else by_key[item.key]
             assert request.key == item.key and request.computed == item.start
-            request.take(self._pages, self._slots, item.new_pages)
-            work.append(
-                Work(
-                    request,
-                    item.start,
-                    item.end,
-                    item.end == request.length,
-                    _prompt_rows(request, item.start, item.end),
-                )
-            )
+            request.take(self._queues.pages, self._queues.slots, item.new_pages)
+            work.append(work_on(request, item.start, item.end))
         return work
 
     def _preempt(self, request: Request) -> None:
@@ -418,13 +291,7 @@ class LLMEngine:
         if self.config.stop_preempted_request:
             self._finish(request, FinishReason.PREEMPTED)
             return
-        self._requeue(request)
-
-    def _requeue(self, request: Request) -> None:
-        """Back to the front of the queue, to be computed again from its first token."""
-        request.release()
-        self._running.remove(request)
-        self._waiting.appendleft(request)
+        self._queues.requeue(request)
 
     def _land(self) -> None:
         self._in_flight = False
@@ -434,10 +301,33 @@ class LLMEngine:
         """After a failed step: its requests may have half-written caches, so none of that is kept."""
         self._land()
         failed = {item.request.key for item in work}
-        for request in reversed(list(self._running)):  # youngest first, so that the order stays
+        for request in list(self._queues.running):
             if request.key in failed:
-                self._requeue(request)
+                self._queues.requeue(request)
         self._apply_aborts()
+
+    def _start_search(self, work: Sequence[Work], error: Exception) -> None:
+        if self._search is None:
+            self._search = Isolation()
+            log.warning("a step of %d requests failed, each is tried again: %s", len(work), describe(error))
+        self._search.step_failed(work, error)
+
+    def _judge(self) -> None:
+        """Ends the requests that are known to make steps fail. Raises their error where it seems to be everybody's."""
+        search = self._search
+        if search is None or (search.trial() and not search.healthy):
+            return
+        if not search.healthy and search.failed:
+            if search.call_witness(self._queues):
+                return
+        guilty = search.take_guilty()
+        if not search.trial():
+            self._search = None
+        if not search.healthy and guilty and is_everybodys(guilty):
+            raise guilty[0][1]
+        for request, error in guilty:
+            log.error("request %r fails on its own", request.request_id, exc_info=error)
+            self._finish(request, FinishReason.ERROR, error=describe(error))
 
     # ---- committing
 
@@ -450,7 +340,11 @@ class LLMEngine:
                 continue
             request.prompt_logprobs += result.prompt_logprobs
             if result.drawn is not None:
-                self._append(request, result.drawn)
+                try:
+                    self._append(request, result.drawn)
+                except Exception as error:  # of its text: nobody else's affair
+                    log.exception("a token of request %r has no text", request.request_id)
+                    self._finish(request, FinishReason.ERROR, error=describe(error))
         self._apply_aborts()
 
     def _append(self, request: Request, drawn: Drawn) -> None:
@@ -459,17 +353,9 @@ class LLMEngine:
             return
         request.append(drawn.token)
         self.stats.output_tokens += 1
-        reason, stop_reason, text = _advance(request, drawn.token)
+        reason, stop_reason, text = advance(request, drawn.token)
         output = self._output(request, text)
-        output.token_id = drawn.token
-        output.token_logprobs = drawn.logprob
-        output.top_token_ids, output.top_logprobs = drawn.top_ids, drawn.top_logprobs
-        output.raw_token_logprobs = drawn.raw_logprob
-        output.raw_top_token_ids, output.raw_top_logprobs = drawn.raw_top_ids, drawn.raw_top_logprobs
-        output.sum_smaller_probs = drawn.sum_smaller
-        output.draft_tok = output.accept_tok = 1
-        if not request.prompt_reported:
-            output.prompt_logprobs, request.prompt_reported = request.prompt_logprobs, True
+        report(output, request, drawn)
         if reason is not None:
             self._end(request, reason, output)
             output.stop_reason = stop_reason
@@ -477,17 +363,23 @@ class LLMEngine:
 
     def _finish(self, request: Request, reason: FinishReason, error: str | None = None) -> None:
         """End a request without a token."""
-        output = self._output(request, "" if request.decoder is None else _flush(request))
+        try:
+            text = flush(request)
+        except Exception:  # what made a request fail may well be its text
+            log.exception("the rest of the text of request %r is lost", request.request_id)
+            text = ""
+        output = self._output(request, text)
         output.error = error
         self._end(request, reason, output)
         self._ready.append(output)
 
+    def _output(self, request: Request, text: str) -> RequestOutput:
+        return output_of(request, text, self.config.limits.max_tokens)
+
     def _end(self, request: Request, reason: FinishReason, output: RequestOutput) -> None:
         output.finished, output.finish_reason = True, str(reason)
         request.finish_reason = reason
-        request.release()
-        queue = self._running if request in self._running else self._waiting
-        queue.remove(request)
+        self._queues.remove(request)
         self.stats.finished += 1
         samples = self._by_id[request.request_id]
         if all(sample.finished for sample in samples):
@@ -505,97 +397,3 @@ class LLMEngine:
         for request in aborted:
             if not request.finished:
                 self._finish(request, FinishReason.ABORT)
-
-    def _output(self, request: Request, text: str) -> RequestOutput:
-        return RequestOutput(
-            request_id=request.request_id,
-            user_id=request.user_id,
-            sample_index=request.sample_index,
-            seed=request.seed,
-            prompt_len=request.prompt_len,
-            text=text,
-            num_output_tokens=request.num_output_tokens,
-            max_output_tokens=request.max_output_tokens,
-            max_num_batched_tokens=self.config.limits.max_tokens,
-            elapsed=time.monotonic() - request.arrival_time,
-        )
-
-    def _log_progress(self) -> None:
-        interval = self.config.log_interval
-        if interval <= 0 or self.stats.steps == 0 or self.stats.steps % interval:
-            return
-        then, prompt, output = self._log_mark
-        now = time.monotonic()
-        seconds = max(now - then, 1e-9)
-        log.info(
-            "step %d: %.1f prompt tokens/s, %.1f output tokens/s, "
-            "%d running, %d waiting, %d of %d pages, %d preemptions",
-            self.stats.steps,
-            (self.stats.prompt_tokens - prompt) / seconds,
-            (self.stats.output_tokens - output) / seconds,
-            len(self._running),
-            len(self._waiting),
-            self._pages.used,
-            self._pages.capacity,
-            self.stats.preemptions,
-        )
-        self._log_mark = (now, self.stats.prompt_tokens, self.stats.output_tokens)
-
-
-def _is_hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
-
-
-def check_no_images(multi_modal_data: Any) -> None:
-    """Raises NotSupportedError unless the value is None or holds nothing but empty lists."""
-    if multi_modal_data is None:
-        return
-    if not isinstance(multi_modal_data, dict):
-        raise InvalidArgumentError("multi_modal_data", multi_modal_data, "None or a dict")
-    for name, value in multi_modal_data.items():
-        if name not in ("image_bytes", "image_sizes"):
-            raise InvalidArgumentError("multi_modal_data key", name, "image_bytes, image_sizes")
-        if value is not None and not hasattr(value, "__len__"):
-            raise InvalidArgumentError(f"multi_modal_data[{name!r}]", value, "None or a list")
-        if value is not None and len(value) > 0:
-            raise NotSupportedError(f"multi_modal_data[{name!r}]", "images come with the vision pipeline")
-
-
-def _prompt_rows(request: Request, start: int, end: int) -> range:
-    """Positions of this chunk whose logits give prompt log-probabilities that are still missing."""
-    if not request.params.prompt_logprobs:
-        return range(0)
-    first = max(start, len(request.prompt_logprobs))
-    last = min(end, request.prompt_len - 1)
-    return range(first, last) if first < last else range(0)
-
-
-def _advance(request: Request, token: int) -> tuple[FinishReason | None, str | int | None, str]:
-    """Why the request ends with this token, what matched, and the text that became certain."""
-    params = request.params
-    stop_id = token in (params.stop_token_ids or ())
-    at_eos = token == request.eos_id and not params.ignore_eos
-    ends = at_eos or stop_id
-    full = request.num_output_tokens >= request.max_output_tokens
-    text = ""
-    if request.decoder is not None:
-        if not ends:
-            text = request.stops.push(request.decoder.push(token))
-        if (ends or full) and request.stops.matched is None:
-            text += _flush(request)
-        if request.stops.matched is not None:
-            return FinishReason.STOP, request.stops.matched, text
-    if ends:
-        return FinishReason.STOP, None if at_eos else token, text
-    return (FinishReason.LENGTH if full else None), None, text
-
-
-def _flush(request: Request) -> str:
-    """Text held back by the detokenizer and the stop strings."""
-    assert request.decoder is not None
-    text = request.stops.push(request.decoder.finish())
-    return text if request.stops.matched is not None else text + request.stops.finish()

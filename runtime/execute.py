@@ -87,3 +87,12 @@ class ModelExecutor:
         logits = self.model.forward(batch, self.caches)
         results: list[Result] = self.sampler.sample(logits, work)
         return results
+
+
+def work_on(request: Request, start: int, end: int) -> Work:
+    """Rows start..end-1 of a request: the last row of its known text draws, prompt rows tell what is still missing."""
+    rows = range(0)
+    if request.params.prompt_logprobs:
+        first, last = max(start, len(request.prompt_logprobs)), min(end, request.prompt_len - 1)
+        rows = range(first, max(first, last))
+    return Work(request, start, end, end == request.length, rows)

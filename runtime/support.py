@@ -13,6 +13,8 @@ from ..hal.env_table import VARIABLES
 from .args import REFUSED, EngineArgs
 from .params import SamplingParams
 
+_ADMISSION = "tests/runtime/test_admission.py::"
+_COMMIT = "tests/runtime/test_commit.py::"
 _ENGINE = "tests/runtime/test_engine.py::"
 _SAMPLER = "tests/runtime/test_sampler.py::"
 _LLM = "tests/runtime/test_llm.py::"
@@ -26,21 +28,21 @@ SAMPLING_TESTS: Mapping[str, str] = {
     "top_p": _SAMPLER + "test_the_most_likely_token_survives_every_filter",
     "top_k": _SAMPLER + "test_filters_bound_what_is_drawn",
     "min_p": _SAMPLER + "test_the_most_likely_token_survives_every_filter",
-    "max_tokens": _ENGINE + "test_the_length_limit_in_force_is_announced",
-    "n": _ENGINE + "test_sample_j_is_the_request_with_seed_plus_j",
+    "max_tokens": _COMMIT + "test_the_length_limit_in_force_is_announced",
+    "n": _ADMISSION + "test_sample_j_is_the_request_with_seed_plus_j",
     "seq_seed": _SAMPLER + "test_seed_and_position_decide_the_draw",
     "repetition_penalty": _SAMPLER + "test_penalties_count_prompt_and_output_as_they_should",
     "frequency_penalty": _SAMPLER + "test_penalties_count_prompt_and_output_as_they_should",
     "presence_penalty": _SAMPLER + "test_penalties_count_prompt_and_output_as_they_should",
     "logit_bias": _SAMPLER + "test_logit_bias_and_the_ban_of_the_end_token",
-    "stop": _ENGINE + "test_stop_strings_over_token_borders",
-    "stop_token_ids": _ENGINE + "test_stop_token_ids",
-    "ignore_eos": _ENGINE + "test_eos_ends_a_request_unless_ignored",
-    "eos_id": _ENGINE + "test_eos_ends_a_request_unless_ignored",
+    "stop": _COMMIT + "test_stop_strings_over_token_borders",
+    "stop_token_ids": _COMMIT + "test_stop_token_ids",
+    "ignore_eos": _COMMIT + "test_eos_ends_a_request_unless_ignored",
+    "eos_id": _COMMIT + "test_eos_ends_a_request_unless_ignored",
     "first_n_token_no_eos": _SAMPLER + "test_logit_bias_and_the_ban_of_the_end_token",
     "logprobs": _SAMPLER + "test_raw_and_processed_logprobs",
     "top_logprobs": _SAMPLER + "test_top_lists_are_as_long_as_each_row_asks",
-    "prompt_logprobs": _ENGINE + "test_prompt_logprobs_come_once_whatever_the_chunks",
+    "prompt_logprobs": _COMMIT + "test_prompt_logprobs_come_once_whatever_the_chunks",
     "golden_token_ids": _SAMPLER + "test_golden_tokens_replace_the_draw_and_carry_their_own_logprobs",
 }
 SAMPLING_REFUSED: Mapping[str, tuple[str, str]] = {
@@ -52,7 +54,7 @@ ARGUMENT_TESTS: Mapping[str, str] = {
     "revision": _LOADER + "test_a_revision_of_a_local_model_is_refused",
     "tokenizer_revision": _LOADER + "test_a_revision_of_a_local_model_is_refused",
     "load_format": _LOADER + "test_dummy_weights_need_no_shards",
-    "seed": _ENGINE + "test_an_engine_seed_makes_default_seeds_repeat",
+    "seed": _ADMISSION + "test_an_engine_seed_makes_default_seeds_repeat",
     "max_model_len": _ARGS + "test_max_model_len",
     "gpu_memory_utilization": _LOADER + "test_the_pool_fills_the_memory_it_may_use",
     "max_num_batched_tokens": _ARGS + "test_rows_of_a_step",
@@ -82,8 +84,8 @@ CALL_TESTS: Mapping[str, str] = {
     "LLM.stream": _LLM + "test_a_stream_gives_outputs_one_by_one",
     "LLM.close": _ENGINE + "test_close_is_idempotent_and_ends_everything",
     "LLMEngine.add_request(user_id, request_id)": _ENGINE + "test_one_output_per_token_and_the_fields_of_each",
-    "LLMEngine.add_request(prompt_token_ids)": _ENGINE + "test_bad_prompts_are_refused_before_they_are_queued",
-    "LLMEngine.add_request(arrival_time)": _ENGINE + "test_elapsed_counts_from_the_arrival_time",
+    "LLMEngine.add_request(prompt_token_ids)": _ADMISSION + "test_bad_prompts_are_refused_before_they_are_queued",
+    "LLMEngine.add_request(arrival_time)": _ADMISSION + "test_elapsed_counts_from_the_arrival_time",
     "LLMEngine.abort_request": _ENGINE + "test_abort_while_waiting_prefilling_and_decoding",
     "LLMEngine.step": _ENGINE + "test_one_output_per_token_and_the_fields_of_each",
     "LLMEngine.flush_inflight_reqs": _ENGINE + "test_nothing_is_in_flight_between_steps",
@@ -93,7 +95,7 @@ CALL_REFUSED: Mapping[str, tuple[str, str]] = {
         "the vision pipeline", _LLM + "test_images_are_refused_by_prompt",
     ),
     "LLMEngine.add_request(extra, enqueue=False, chunk_checkpoints)": (
-        "the disaggregated engines", _ENGINE + "test_arguments_of_other_engines_are_refused",
+        "the disaggregated engines", _ADMISSION + "test_arguments_of_other_engines_are_refused",
     ),
 }  # fmt: skip
 

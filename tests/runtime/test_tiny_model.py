@@ -129,6 +129,31 @@ def test_a_neighbour_that_prefills_or_is_aborted_changes_no_bit(model: Model, al
     assert made.pages_in_use == 0
 
 
+def test_a_neighbour_that_fails_changes_no_bit(model: Model, alone: dict[int, list[Any]]) -> None:
+    """The step is thrown away after the forward has written its cache entries."""
+    made = engine(model, rows=64)
+    run_rows = made.executor.run
+
+    def fail(work: Any) -> Any:
+        results = run_rows(work)
+        if any(w.request.request_id == "bad" and w.request.num_output_tokens == 2 for w in work):
+            raise ValueError("the third token")
+        return results
+
+    made.executor.run = fail  # type: ignore[method-assign]
+    for j in (3, 1):
+        made.add_request(None, j, params(j), prompts()[j])
+    made.add_request(None, "bad", SamplingParams(max_tokens=50, ignore_eos=True), [0, *range(3, 90)])
+    seen: dict[Any, list[Any]] = {}
+    while made.has_unfinished_requests():
+        for o in made.step():
+            seen.setdefault(o.request_id, []).append(o)
+    assert [o.finish_reason for o in seen["bad"]] == [None, None, "error"]
+    for j in (3, 1):
+        assert [(o.token_id, o.token_logprobs) for o in seen[j]] == [row[:2] for row in alone[j]]
+    assert made.pages_in_use == 0
+
+
 def test_many_identical_rows_have_identical_bits(model: Model, alone: dict[int, list[Any]]) -> None:
     # row counts at which a tile choice by batch size would change
     for count in (44, 45):

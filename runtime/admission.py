@@ -1,0 +1,160 @@
+"""From what a caller submits to the samples that are queued: checks, seeds."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..hal.errors import InvalidArgumentError, NotSupportedError, short
+from .checks import check_in_vocabulary
+from .config import EngineConfig
+from .params import SamplingParams, fresh_seed, sample_seed
+from .request import Request, TextDecoder
+from .stop import StopStrings
+
+Prompt = np.ndarray[Any, np.dtype[np.int32]]
+
+
+class Admission:
+    """Checks requests and makes their samples.
+
+    Args:
+        config: of the engine.
+        decoder: makes an incremental detokenizer; None refuses stop strings.
+    """
+
+    def __init__(self, config: EngineConfig, decoder: Callable[[], TextDecoder] | None) -> None:
+        self.config = config
+        self._make_decoder = decoder
+        self._next_key = 0
+        self._seeds_drawn = 0
+
+    def check(
+        self, sampling_params: Any, prompt_token_ids: Any, multi_modal_data: Any
+    ) -> tuple[SamplingParams, Prompt]:
+        """A checked copy of the parameters, and the prompt as int32.
+
+        Raises:
+            InvalidArgumentError, NotSupportedError: see `LLMEngine.add_request`.
+        """
+        if not isinstance(sampling_params, SamplingParams):
+            raise InvalidArgumentError("sampling_params", sampling_params, "a SamplingParams")
+        params = sampling_params.copy()
+        params.validate_for_model(self.config.vocab_size)
+        most = self.config.force_top_k
+        if most and params.top_logprobs > most:
+            raise InvalidArgumentError(
+                "top_logprobs", params.top_logprobs, f"at most DEEPINFER_SAMPLER_FORCE_TOPK = {most}"
+            )
+        if params.stop_strings and self._make_decoder is None:
+            raise InvalidArgumentError("stop", params.stop, "None: this engine has no tokenizer")
+        check_no_images(multi_modal_data)
+        return params, self._check_prompt(prompt_token_ids)
+
+    def samples(
+        self, request_id: Any, user_id: Any, params: SamplingParams, prompt: Prompt, arrival_time: float
+    ) -> list[Request]:
+        """The n samples of a checked request."""
+        seed = self._default_seed() if params.seq_seed is None else params.seq_seed
+        return [self._sample(request_id, user_id, j, params, prompt, seed, arrival_time) for j in range(params.n)]
+
+    def _check_prompt(self, ids: Sequence[int] | np.ndarray[Any, Any]) -> Prompt:
+        limit = self.config.max_model_len - 1
+        allowed = f"1 to {limit} token ids (max_model_len = {limit + 1} holds the prompt and at least one token)"
+        try:
+            array = np.asarray(ids)
+        except Exception:  # arrays of other libraries raise what they like
+            raise InvalidArgumentError("prompt_token_ids", ids, allowed) from None
+        # In a list of both, numpy takes True for 1 without a word.
+        mixed = isinstance(ids, (list, tuple)) and any(isinstance(one, (bool, np.bool_)) for one in ids)
+        if mixed or array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+            raise InvalidArgumentError("prompt_token_ids", ids, allowed)
+        if not 1 <= array.size <= limit:
+            raise InvalidArgumentError("prompt_token_ids", f"{array.size} ids", allowed)
+        outside = np.flatnonzero((array < 0) | (array >= self.config.vocab_size))
+        if outside.size:
+            check_in_vocabulary("prompt_token_ids", array.tolist(), self.config.vocab_size)
+        return array.astype(np.int32)
+
+    def _default_seed(self) -> int:
+        if self.config.seed is None:
+            return fresh_seed()
+        text = f"{self.config.seed}:{self._seeds_drawn}".encode()
+        self._seeds_drawn += 1
+        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+    def _sample(
+        self,
+        request_id: Any,
+        user_id: Any,
+        index: int,
+        params: SamplingParams,
+        prompt: Prompt,
+        seed: int,
+        arrival_time: float,
+    ) -> Request:
+        key, self._next_key = self._next_key, self._next_key + 1
+        return Request(
+            key=key,
+            request_id=request_id,
+            user_id=user_id,
+            sample_index=index,
+            params=params,
+            seed=sample_seed(seed, index),
+            eos_id=self.config.eos_id if params.eos_id is None else params.eos_id,
+            prompt_len=len(prompt),
+            max_output_tokens=min(params.max_tokens, self.config.max_model_len - len(prompt)),
+            tokens=prompt,
+            arrival_time=arrival_time,
+            decoder=None if self._make_decoder is None else self._make_decoder(),
+            stops=StopStrings(params.stop_strings),
+        )
+
+
+def check_defaults(**arguments: tuple[Any, Any]) -> None:
+    """Raises NotSupportedError for an argument, given as (value, default), that has not its default."""
+    for name, (value, default) in arguments.items():
+        if value is not default:
+            raise NotSupportedError(f"{name}={short(value)}", "it comes with the disaggregated engines")
+
+
+def check_no_images(multi_modal_data: Any) -> None:
+    """Raises NotSupportedError unless the value is None or holds nothing but empty lists."""
+    if multi_modal_data is None:
+        return
+    if not isinstance(multi_modal_data, dict):
+        raise InvalidArgumentError("multi_modal_data", multi_modal_data, "None or a dict")
+    for name, value in multi_modal_data.items():
+        if name not in ("image_bytes", "image_sizes"):
+            raise InvalidArgumentError("multi_modal_data key", name, "image_bytes, image_sizes")
+        if value is not None and not hasattr(value, "__len__"):
+            raise InvalidArgumentError(f"multi_modal_data[{name!r}]", value, "None or a list")
+        if value is not None and len(value) > 0:
+            raise NotSupportedError(f"multi_modal_data[{name!r}]", "images come with the vision pipeline")
+
+
+def ids_to_abort(request_id: Any, known: Callable[[Any], bool]) -> list[Any]:
+    """The unfinished requests that an argument of `LLMEngine.abort_request` names.
+
+    Args:
+        request_id: one id, or a list, tuple or set of them.
+        known: whether an id is that of an unfinished request; raises InvalidArgumentError for what cannot be hashed.
+    """
+    if isinstance(request_id, (list, set)):
+        several = True
+    else:
+        # Whoever names requests by tuples passes such a name here.
+        several = isinstance(request_id, (tuple, frozenset)) and not (_is_hashable(request_id) and known(request_id))
+    ids = list(request_id) if several else [request_id]
+    return [one for one in ids if known(one)]
+
+
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,66 @@
+"""What a drawn token does to a request, and the output that reports it."""
+
+from __future__ import annotations
+
+import time
+
+from .execute import Drawn
+from .outputs import FinishReason, RequestOutput
+from .request import Request
+
+
+def advance(request: Request, token: int) -> tuple[FinishReason | None, str | int | None, str]:
+    """Why the request ends with this token, what matched, and the text that became certain."""
+    params = request.params
+    stop_id = token in (params.stop_token_ids or ())
+    at_eos = token == request.eos_id and not params.ignore_eos
+    ends = at_eos or stop_id
+    full = request.num_output_tokens >= request.max_output_tokens
+    text = ""
+    if request.decoder is not None:
+        if not ends:
+            text = request.stops.push(request.decoder.push(token))
+        if (ends or full) and request.stops.matched is None:
+            text += flush(request)
+        if request.stops.matched is not None:
+            return FinishReason.STOP, request.stops.matched, text
+    if ends:
+        return FinishReason.STOP, None if at_eos else token, text
+    return (FinishReason.LENGTH if full else None), None, text
+
+
+def flush(request: Request) -> str:
+    """Text held back by the detokenizer and the stop strings."""
+    if request.decoder is None:
+        return ""
+    text = request.stops.push(request.decoder.finish())
+    return text if request.stops.matched is not None else text + request.stops.finish()
+
+
+def output_of(request: Request, text: str, max_num_batched_tokens: int) -> RequestOutput:
+    """An output of a request, without a token."""
+    return RequestOutput(
+        request_id=request.request_id,
+        user_id=request.user_id,
+        sample_index=request.sample_index,
+        seed=request.seed,
+        prompt_len=request.prompt_len,
+        text=text,
+        num_output_tokens=request.num_output_tokens,
+        max_output_tokens=request.max_output_tokens,
+        max_num_batched_tokens=max_num_batched_tokens,
+        elapsed=time.monotonic() - request.arrival_time,
+    )
+
+
+def report(output: RequestOutput, request: Request, drawn: Drawn) -> None:
+    """Puts the token, and what was asked about it, into its output."""
+    output.token_id = drawn.token
+    output.token_logprobs = drawn.logprob
+    output.top_token_ids, output.top_logprobs = drawn.top_ids, drawn.top_logprobs
+    output.raw_token_logprobs = drawn.raw_logprob
+    output.raw_top_token_ids, output.raw_top_logprobs = drawn.raw_top_ids, drawn.raw_top_logprobs
+    output.sum_smaller_probs = drawn.sum_smaller
+    output.draft_tok = output.accept_tok = 1
+    if not request.prompt_reported:
+        output.prompt_logprobs, request.prompt_reported = request.prompt_logprobs, True

@@ -1,0 +1,36 @@
+"""What an engine is told about its model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .planner import Limits
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """What the engine needs to know beside its executor.
+
+    Attributes:
+        vocab_size: token ids are 0..vocab_size - 1.
+        eos_id: end-of-sequence id of the tokenizer.
+        max_model_len: most tokens of prompt and output together.
+        limits: limits of a step.
+        num_pages: pages that can be handed out (the reserved page 0 not counted).
+        num_slots: state slots that can be handed out (the reserved slot 0 not counted).
+        stop_preempted_request: end preempted requests instead of recomputing them.
+        seed: base of the seeds of requests that have none; None draws them from the operating system.
+        force_top_k: candidates that sampling keeps at most, 0 for all; bounds `top_logprobs`.
+        log_interval: steps between log lines; 0 is off.
+    """
+
+    vocab_size: int
+    eos_id: int
+    max_model_len: int
+    limits: Limits
+    num_pages: int
+    num_slots: int
+    stop_preempted_request: bool = False
+    seed: int | None = None
+    force_top_k: int = 0
+    log_interval: int = 0

@@ -1,0 +1,51 @@
+"""Counters of an engine, and the log line made of them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+
+from .queues import Queues
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class EngineStats:
+    """Counters since the engine was made. A step that failed is not counted."""
+
+    steps: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    finished: int = 0
+    preemptions: int = 0
+
+
+class ProgressLog:
+    """One line every `interval` steps, with the rates since the last; 0 is off."""
+
+    def __init__(self, interval: int) -> None:
+        self.interval = interval
+        self._mark = (time.monotonic(), 0, 0)
+
+    def after_step(self, stats: EngineStats, queues: Queues) -> None:
+        """Call it once per step that ran."""
+        if self.interval <= 0 or stats.steps % self.interval:
+            return
+        then, prompt, output = self._mark
+        now = time.monotonic()
+        seconds = max(now - then, 1e-9)
+        log.info(
+            "step %d: %.1f prompt tokens/s, %.1f output tokens/s, "
+            "%d running, %d waiting, %d of %d pages, %d preemptions",
+            stats.steps,
+            (stats.prompt_tokens - prompt) / seconds,
+            (stats.output_tokens - output) / seconds,
+            len(queues.running),
+            len(queues.waiting),
+            queues.pages.used,
+            queues.pages.capacity,
+            stats.preemptions,
+        )
+        self._mark = (now, stats.prompt_tokens, stats.output_tokens)

@@ -1,0 +1,69 @@
+"""Who waits and who runs: always in the order of submission."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from deepinfer.runtime.params import SamplingParams
+from deepinfer.runtime.pool import PoolError
+from deepinfer.runtime.queues import Queues
+from deepinfer.runtime.request import Request
+
+
+def request(key: int) -> Request:
+    return Request(
+        key=key, request_id=key, user_id=None, sample_index=0, params=SamplingParams(), seed=0, eos_id=1, prompt_len=3,
+        max_output_tokens=4, tokens=np.array([4, 5, 6], np.int32), arrival_time=0.0,
+    )  # fmt: skip
+
+
+def keys(requests: Any) -> list[int]:
+    return [one.key for one in requests]
+
+
+@pytest.fixture
+def queues() -> Queues:
+    made = Queues(num_pages=8, num_slots=4, max_requests=3)
+    made.waiting.extend(request(key) for key in range(6))
+    return made
+
+
+def test_the_order_of_submission_survives_any_way_in_and_out(queues: Queues) -> None:
+    for key in (1, 4, 0):
+        queues.admit(key)
+    assert keys(queues.running) == [0, 1, 4] and keys(queues.waiting) == [2, 3, 5]
+    for one in (queues.running[0], queues.running[2]):
+        queues.requeue(one)
+    assert keys(queues.running) == [1] and keys(queues.waiting) == [0, 2, 3, 4, 5]
+    queues.remove(queues.running[0])
+    queues.remove(queues.waiting[2])
+    assert keys(queues) == [0, 2, 4, 5]
+
+
+def test_a_snapshot_holds_what_may_run(queues: Queues) -> None:
+    queues.admit(0)
+    queues.admit(1)
+    state = queues.snapshot([])
+    assert keys(state.running) == [0, 1] and keys(state.waiting) == [2, 3, 4], "no more than can be admitted"
+    trial = [one for one in queues if one.key in (1, 4, 5)]
+    state = queues.snapshot(trial)
+    assert keys(state.running) == [1] and keys(state.waiting) == [4, 5]
+
+
+def test_whatever_leaves_gives_its_resources_back(queues: Queues) -> None:
+    for _ in range(2):
+        queues.admit(queues.waiting[0].key).take(queues.pages, queues.slots, 2)
+    queues.check_conservation()
+    assert (queues.pages.used, queues.slots.used) == (4, 2)
+    queues.requeue(queues.running[0])
+    queues.remove(queues.running[0])
+    queues.check_conservation()
+    assert (queues.pages.used, queues.slots.used) == (0, 0)
+    lost = queues.admit(0)
+    lost.take(queues.pages, queues.slots, 1)
+    queues.running.remove(lost)
+    with pytest.raises(PoolError, match="page pool"):
+        queues.check_conservation()
