@@ -19,6 +19,12 @@ MIXED = ((0, 7), (200, 201), (61, 140), (300, 303))
 """A first chunk, a decoded row, a chunk that crosses a page, draft rows."""
 
 
+MANY = ((0, 150), (37, 147))
+"""Two 128-row tiles and, with one row of padding, a tail."""
+LONG = ((2100, 2102), (2198, 2199), (5, 6))
+"""Contexts of more than two tiles of 1024 entries at ratio 1."""
+
+
 def _steps(rng: Rng, device: torch.device) -> Iterator[tuple[str, Step]]:
     yield "no rows", make_step(rng, device, ())
     yield "padding rows only", make_step(rng, device, (), padding=3)
@@ -26,6 +32,7 @@ def _steps(rng: Rng, device: torch.device) -> Iterator[tuple[str, Step]]:
     yield "second token", make_step(rng, device, ((1, 2),))
     yield "odd chunk", make_step(rng, device, ((1, 6),), padding=1)
     yield "mixed batch", make_step(rng, device, MIXED, padding=2)
+    yield "many rows", make_step(rng, device, MANY, padding=1)
 
 
 def window_pack(rng: Rng, device: torch.device) -> Iterator[Sample]:
@@ -44,7 +51,7 @@ def window_pack(rng: Rng, device: torch.device) -> Iterator[Sample]:
 
 def window_store(rng: Rng, device: torch.device) -> Iterator[Sample]:
     """records, ring, positions, row_seq, seq_end, state_slot."""
-    for label, step, slots, d in _ring_cases(rng, device, slots=22):
+    for label, step, slots, d in _ring_cases(rng, device, slots=22, real=133):
         fresh = torch.from_numpy(build.records(rng, FP8_32, (step.rows,), d)).to(device)
         ring = build.window_ring(rng, step, slots, d)
         yield Sample(label, (fresh, ring, step.positions, step.row_seq, step.seq_end, step.state_slot))
@@ -66,10 +73,13 @@ def compressor_ring_store(rng: Rng, device: torch.device) -> Iterator[Sample]:
         yield Sample(label, (value, gate, ring, step.positions, step.row_seq, step.seq_end, step.state_slot))
 
 
-def _ring_cases(rng: Rng, device: torch.device, slots: int) -> Iterator[tuple[str, Step, int, int]]:
+def _ring_cases(
+    rng: Rng, device: torch.device, slots: int, real: int | None = None
+) -> Iterator[tuple[str, Step, int, int]]:
     for label, step in _steps(rng, device):
         yield label, step, slots, 64
-    yield "real width, chunk longer than the ring", make_step(rng, device, ((1, 300), (999, 1000))), slots, 512
+    step = make_step(rng, device, ((1, 300), (999, 1000)))
+    yield "real width, chunk longer than the ring", step, real or slots, 512
 
 
 def compressed_store(rng: Rng, device: torch.device) -> Iterator[Sample]:
@@ -78,7 +88,7 @@ def compressed_store(rng: Rng, device: torch.device) -> Iterator[Sample]:
         record = FP8_32 if label == "mixed batch" and ratio == 2 else FP4_16
         pages = build.empty_pages(step, record, d, ratio)
         latent = build.normal(rng, device, step.rows, d)
-        table = build.rope_table(1024, d // 4, device)
+        table = build.rope_table(1024, 64 if d == 512 else d // 4, device)
         args = (latent, pages, step.positions, step.row_seq, step.block_table, table, ratio, record.name)
         yield Sample(f"{label}, ratio {ratio}, {record.name}", args)
 
@@ -97,6 +107,7 @@ def _store_cases(rng: Rng, device: torch.device, width: int) -> Iterator[tuple[s
     for ratio in (1, 2):
         for label, step in _steps(rng, device):
             yield label, step, ratio, width
+    for ratio in (1, 2):
         real = 512 if width == 64 else 128
         yield "real width", make_step(rng, device, ((250, 391), (7, 8))), ratio, real
 
@@ -122,6 +133,7 @@ def _score_cases(rng: Rng, device: torch.device) -> Iterator[tuple[str, Step, in
             yield f"{label}, ratio {ratio}", step, 4, 32, ratio
     yield "real widths, ratio 1", make_step(rng, device, ((300, 301), (126, 129))), 32, 128, 1
     yield "real widths, ratio 2", make_step(rng, device, ((500, 530),), padding=1), 32, 128, 2
+    yield "real widths, long contexts", make_step(rng, device, LONG, padding=1), 32, 128, 1
 
 
 def index_score(rng: Rng, device: torch.device) -> Iterator[Sample]:
@@ -149,8 +161,9 @@ def index_score_blocks(rng: Rng, device: torch.device) -> Iterator[Sample]:
     """query, head_weight, pages, blocks, visible, row_seq, block_table, ratio, block_size."""
     for label, step, heads, di, ratio in _score_cases(rng, device):
         query, weight, pages = _score_inputs(rng, step, heads, di, ratio)
-        blocks = candidates(rng, step, ratio, 8, 9)
         visible = step.visible(ratio)
+        longest = int(visible.max()) // 8 if step.rows else 0
+        blocks = candidates(rng, step, ratio, 8, max(9, min(longest, 263)))
         yield Sample(label, (query, weight, pages, blocks, visible, step.row_seq, step.block_table, ratio, 8))
 
 
@@ -177,14 +190,21 @@ def topk_select(rng: Rng, device: torch.device) -> Iterator[Sample]:
     low = build.normal(rng, device, 150, 1029, dtype=torch.float32).abs() * -1e6 - 65505
     seen = torch.from_numpy(rng.integers(0, 1030, 150).astype(np.int32)).to(device)
     yield Sample("all below -65504, many rows", (low, seen, 512, None, 8))
-    coarse = (build.normal(rng, device, 70, 700, dtype=torch.float32) * 2).round().bfloat16()
-    seen = torch.from_numpy(rng.integers(0, 701, 70).astype(np.int32)).to(device)
-    poisoned = torch.where(torch.arange(700, device=device) < seen[:, None], coarse, torch.nan)
-    yield Sample("real k, many ties", (poisoned, seen, 512, None, 8))
+    yield Sample("many rows", (*_many_ties(rng, device, 261, 70), 16, None, 8))
     step = make_step(rng, device, MIXED, padding=2)
     blocks = candidates(rng, step, 1, 8, 9)
     scores = (build.normal(rng, device, step.rows, 72, dtype=torch.float32) * 2).round().bfloat16()
     yield Sample("candidate blocks", (scores, step.visible(1), 16, blocks, 8))
+    yield Sample("real k, many ties", (*_many_ties(rng, device, 70, 700), 512, None, 8))
+    yield Sample("real k, long contexts", (*_many_ties(rng, device, 3, 16421), 512, None, 8))
+
+
+def _many_ties(rng: Rng, device: torch.device, rows: int, lanes: int) -> tuple[Tensor, Tensor]:
+    """Scores bf16 [rows, lanes] of a few dozen values, NaN in the lanes that are not visible, and `visible`."""
+    seen = torch.from_numpy(rng.integers(0, lanes + 1, rows).astype(np.int32)).to(device)
+    seen[:1] = lanes
+    coarse = (build.normal(rng, device, rows, lanes, dtype=torch.float32) * 2).round().bfloat16()
+    return torch.where(torch.arange(lanes, device=device) < seen[:, None], coarse, torch.nan), seen
 
 
 def block_select(rng: Rng, device: torch.device) -> Iterator[Sample]:
@@ -202,9 +222,9 @@ def block_select(rng: Rng, device: torch.device) -> Iterator[Sample]:
     special = scores(3, 40)
     special[0, ::2], special[1], special[2, :32] = torch.nan, torch.nan, torch.inf
     yield Sample("NaN and infinity", (special, ints(40, 40, 35), 8, 3))
-    seen = torch.from_numpy(rng.integers(0, 1001, 70).astype(np.int32)).to(device)
-    poisoned = torch.where(torch.arange(1000, device=device) < seen[:, None], scores(70, 1000), torch.nan)
-    yield Sample("real block size, many ties", (poisoned, seen, 8, 64))
+    yield Sample("many rows", (*_many_ties(rng, device, 261, 70), 8, 4))
+    yield Sample("real block size, many ties", (*_many_ties(rng, device, 70, 1000), 8, 64))
+    yield Sample("real k, long contexts", (*_many_ties(rng, device, 3, 2 * 16384 + 77), 8, 2048))
 
 
 def sparse_attention(rng: Rng, device: torch.device) -> Iterator[Sample]:

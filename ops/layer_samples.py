@@ -12,8 +12,11 @@ from .spec import SPECS, Sample
 
 Rng = np.random.Generator
 
-ROWS = (0, 1, 16, 37)
-"""No row, one, a full 16-row tile, two tiles and a tail."""
+ROWS = (0, 1, 16, 37, 261)
+"""No row, one, a full 16-row tile, two tiles and a tail, two 128-row tiles and a tail."""
+MANY = 261
+WIDE, DEEP = 328, 288
+"""Two tiles of 128 outputs and a tail, two tiles of 128 channels and a tail."""
 
 EPS = 1e-20
 HC_EPS = 1e-6
@@ -72,6 +75,7 @@ def embed_streams(rng: Rng, device: torch.device) -> Iterator[Sample]:
     yield Sample("no rows", (ints([], device), weight, 4))
     yield Sample("ids outside the table", (ints([-1, 0, 49, 50, 2**31 - 1, -(2**31), 7], device), weight, 4))
     yield Sample("one stream", (ints(rng.integers(0, 50, 37), device), weight, 1))
+    yield Sample("many rows", (ints(rng.integers(-1, 51, MANY), device), weight, 4))
     yield Sample("real width", (ints(rng.integers(-2, 300, 37), device), normal(rng, device, 300, 5120), 4))
 
 
@@ -83,6 +87,7 @@ def gather_rows(rng: Rng, device: torch.device) -> Iterator[Sample]:
     yield Sample("from no rows", (x[:0], ints([-1, 0], device)))
     yield Sample("padding, repeats, NaN rows left out", (x, ints([8, -1, 0, 0, 9, -1], device)))
     yield Sample("fp32, NaN row taken", (x.float(), ints([3, 8, -1], device)))
+    yield Sample("many rows", (normal(rng, device, 300, 48), ints(rng.integers(-1, 301, MANY), device)))
     yield Sample("real width", (normal(rng, device, 37, 20480), ints(rng.integers(-1, 37, 35), device)))
 
 
@@ -108,6 +113,7 @@ def quant_fp8(rng: Rng, device: torch.device) -> Iterator[Sample]:
     yield Sample("zero, tiny, NaN, infinite, huge, border rows", (x,))
     fine = normal(rng, device, 37, 96, dtype=torch.float32) * 2.0 ** ints(rng.integers(-20, 20, (37, 1)), device)
     yield Sample("fp32, strided", (strided(fine),))
+    yield Sample("many rows", (normal(rng, device, MANY, 96),))
     yield Sample("real width", (normal(rng, device, 37, 5120),))
 
 
@@ -126,6 +132,7 @@ def linear_fp8(rng: Rng, device: torch.device) -> Iterator[Sample]:
     xq.view(torch.uint8)[3] = 0
     yield Sample("NaN row, zero row, partial last block", (xq, xs, weight(41, 64)))
     yield Sample("few outputs", (*activations(rng, device, 19, 32), weight(1, 32)))
+    yield Sample("tails in outputs and channels", (*activations(rng, device, 37, DEEP), weight(WIDE, DEEP)))
     yield Sample("real query bottleneck", (*activations(rng, device, 37, 5120), weight(1280, 5120)))
 
 
@@ -142,6 +149,7 @@ def linear_fp8_grouped(rng: Rng, device: torch.device) -> Iterator[Sample]:
     xq, xs = activations(rng, device, 4, 2, 64)
     xs[2, 1] = NAN_BYTE
     yield Sample("NaN in one group of one row", (xq, xs, weight(2, 64, 64)))
+    yield Sample("tails in outputs and channels", (*activations(rng, device, 37, 2, DEEP), weight(2, DEEP, DEEP)))
     yield Sample("real groups", (*activations(rng, device, 37, 8, 4096), weight(8, 128, 4096)))
 
 
@@ -157,6 +165,9 @@ def linear_bf16(rng: Rng, device: torch.device) -> Iterator[Sample]:
     x = normal(rng, device, 5, 50)
     x[1, 7], x[3] = torch.nan, 0.0
     yield Sample("NaN row, zero row, odd sizes", (x, weight(7, 50), True))
+    yield Sample(
+        "tails in outputs and channels", (normal(rng, device, 37, DEEP + 3), weight(WIDE + 1, DEEP + 3), False)
+    )
     yield Sample("real router", (normal(rng, device, 37, 5120), weight(384, 5120), True))
     yield Sample("real index keys", (normal(rng, device, 37, 512), weight(128, 512), False))
 

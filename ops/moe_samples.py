@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .layer_samples import EPS, NAN_BYTE, ROWS, activations, fp8_codes, ints, normal, scales
+from .layer_samples import DEEP, EPS, MANY, NAN_BYTE, ROWS, WIDE, activations, fp8_codes, ints, normal, scales
 from .spec import SPECS, Sample
 
 Rng = np.random.Generator
@@ -68,6 +68,9 @@ def grouped_linear(rng: Rng, device: torch.device) -> Iterator[Sample]:
         ("one row", (0, 1, 0), 1, 64, 64),
         ("empty groups, tail of unused rows", (5, 0, 17, 0, 1), 9, 96, 64),
         ("two tiles and a tail", (37, 16), 0, 40, 96),
+        ("many rows", (MANY, 3), 0, 32, 64),
+        ("many rows, few an expert", (2, 0, 1) * 90, 0, 32, 32),
+        ("tails in outputs and channels", (37, 2), 0, WIDE, DEEP),
         ("real widths", (0, 17, 0, 3), 4, 4608, 5120),
     ):
         weight = SPECS["grouped_linear"].prepare(*_experts(rng, device, counts, n, k))
@@ -109,7 +112,8 @@ def moe_combine(rng: Rng, device: torch.device) -> Iterator[Sample]:
     remote_only = ints(np.full((3, 2), -1), device)
     yield Sample("no local expert at all", (normal(rng, device, 0, 64), remote_only, normal(rng, device, 3, 64)))
     for label, rows, k, width in (
-        ("no rows", 0, 2, 64), ("one row", 1, 2, 64), ("two tiles and a tail", 37, 3, 96), ("real width", 37, 6, 5120),
+        ("no rows", 0, 2, 64), ("one row", 1, 2, 64), ("two tiles and a tail", 37, 3, 96),
+        ("many rows", MANY, 2, 64), ("real width", 37, 6, 5120),
     ):  # fmt: skip
         y = normal(rng, device, rows * k, width)
         position = rng.permutation(rows * k)
@@ -122,9 +126,9 @@ def moe_combine(rng: Rng, device: torch.device) -> Iterator[Sample]:
 def engram_hash(rng: Rng, device: torch.device) -> Iterator[Sample]:
     """ngrams, lookup, multipliers, primes, offsets, pad."""
 
-    def tables(vocab: int, sizes: int, heads: int, start: int) -> tuple[Tensor, ...]:
+    def tables(vocab: int, compressed: int, sizes: int, heads: int, start: int) -> tuple[Tensor, ...]:
         primes = _primes(start, (sizes - 1) * heads)
-        lookup = rng.permutation(vocab)
+        lookup = rng.permutation(vocab) % compressed
         bound = (2**63 - 1) // vocab // 2
         multipliers = rng.integers(0, bound, sizes) * 2 + 1
         return (
@@ -132,13 +136,13 @@ def engram_hash(rng: Rng, device: torch.device) -> Iterator[Sample]:
             *(ints(v, device, torch.int64) for v in (multipliers, primes, np.cumsum((0, *primes[:-1])))),
         )
 
-    known = tables(512, 4, 2, 257)
+    known = tables(512, 400, 4, 2, 257)
     for rows in ROWS:
         yield Sample(f"{rows} rows", (ints(rng.integers(0, 512, (rows, 4)), device), *known, 2))
     gaps = [[5, -1, 7, 8], [-1, 5, 6, 7], [1, 2, 3, -1], [512, 1, 2, 3], [9, 8, 600, 1], [-1] * 4, [511, 0, 511, 0]]
     yield Sample("missing and image tokens", (ints(gaps, device), *known, 2))
-    real = tables(99092, 4, 8, 16_000_057)
-    yield Sample("real tables", (ints(rng.integers(-1, 99092, (37, 4)), device), *real, 2))
+    real = tables(129280, 99092, 4, 8, 16_000_057)
+    yield Sample("real tables", (ints(rng.integers(-1, 129280, (37, 4)), device), *real, 2))
 
 
 def _primes(start: int, count: int) -> list[int]:
@@ -155,6 +159,7 @@ def engram_gather(rng: Rng, device: torch.device) -> Iterator[Sample]:
     """weight, scale, rows."""
     for label, table, width, rows, columns in (
         ("no rows", 40, 32, 0, 6), ("one row", 40, 32, 1, 6), ("repeats", 3, 64, 37, 6),
+        ("many rows", 300, 32, MANY, 4),
         ("real width", 5000, 256, 37, 24),
     ):  # fmt: skip
         weight, scale = fp8_codes(rng, device, table, width), scales(rng, device, table, width // 32)

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from .spec import Sample
 
-# One column; less than a lane row; lanes and a tail; two segments of the summation tree and a tail; a released model.
-WIDTHS = ((1, 3), (37, 8), (1000, 5), (17001, 3))
+# One column; less than a lane row; two 128-row tiles and a tail; lanes and a tail; two segments of the summation tree
+# and a tail; a released model.
+WIDTHS = ((1, 3), (37, 8), (24, 261), (1000, 5), (17001, 3))
 REAL = (129280, 4)
 FIXED_ONE = 1 << 31
 
@@ -51,10 +52,10 @@ def _temperatures(rng: np.random.Generator, rows: int) -> Array:
 
 
 def _batches(rng: np.random.Generator) -> Iterator[tuple[str, Array, Array]]:
+    yield "no rows", np.zeros((0, 37), np.float32), np.zeros(0, np.float32)
     for width, rows in (*WIDTHS, REAL):
         label = f"real {rows}x{width}" if (width, rows) == REAL else f"{rows}x{width}"
         yield label, _logits(rng, rows, width), _temperatures(rng, rows)
-    yield "no rows", np.zeros((0, 37), np.float32), np.zeros(0, np.float32)
 
 
 def _kept(rng: np.random.Generator, z: Array, inverse: Array) -> tuple[Array, ...]:

@@ -43,7 +43,7 @@ REFUSED = {
 
 def small(spec: OpSpec) -> Iterator[Sample]:
     for sample in spec.samples(np.random.default_rng(0), torch.device("cpu")):
-        if not sample.label.startswith("real"):
+        if not sample.label.startswith("real") and "many rows" not in sample.label:
             yield sample
 
 
