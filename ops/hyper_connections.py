@@ -48,8 +48,9 @@ HC_COLLAPSE = define(
     args=[tensor("x", "T m D", BF16), tensor("pending", "T m", F32)],
     outs=[result("u", "T D", BF16)],
     dynamic="T",
-    semantics="""u = bf16(sum_j pending[j] * x[j]), fp32, j ascending. A stream with weight zero still takes part: NaN
-        or infinity in it gives NaN.""",
+    semantics="""u = bf16(sum_j pending[j] * x[j]), fp32, j ascending. Accumulated, not rounded: streams of opposite
+        sign cancel, and the fp32 error is relative to the terms. A stream with weight zero still takes part: NaN or
+        infinity in it gives NaN.""",
     numerics=Accumulated("m"),
     cost=lambda d: Cost(flops=2 * d["T"] * d["m"] * d["D"], bytes=2 * d["T"] * (d["m"] + 1) * d["D"]),
     samples=samples.hc_collapse,
@@ -68,7 +69,8 @@ HC_EXPAND = define(
     outs=[result("x_new", "T m D", BF16)],
     dynamic="T",
     semantics="""x_new[k] = bf16(post[k]*y + sum_j comb[j,k]*x[j]): j, the source stream, is the row index of comb.
-        fp32, post[k]*y first, then j ascending. `out` must not overlap x.""",
+        fp32, post[k]*y first, then j ascending. Accumulated, not rounded, as hc_collapse. `out` must not overlap
+        x.""",
     numerics=Accumulated("m+1"),
     cost=lambda d: Cost(
         flops=2 * d["T"] * d["m"] * (d["m"] + 1) * d["D"], bytes=2 * d["T"] * (2 * d["m"] + 1) * d["D"]

@@ -27,7 +27,7 @@ INDEX_QUERY_PACK = define(
     dynamic="T M",
     semantics="""Rotary embedding of the last 2F channels at the row's position, rounded to bf16, then Q4p in groups of
         32: di/2 bytes of codes (even channel in the low nibble), then di/32 scale bytes.""",
-    numerics=Decided("one bf16 rounding of the rotated channels; exact on the others"),
+    numerics=Decided(1, "bf16", of="rotated channel; channels that are copied are exact"),
     cost=lambda d: Cost(flops=8 * d["T"] * d["H"] * d["di"], bytes=2.6 * d["T"] * d["H"] * d["di"]),
     samples=samples.index_query_pack,
 )

@@ -35,7 +35,7 @@ WINDOW_PACK = define(
     semantics="""Rotary embedding of the last 2F channels at the row's position (interleaved pairs, fp32, rounded to
         bf16), then Q8 over all d channels in groups of 32, then one FP8-32 record: d codes, d/32 scale bytes. A group
         with NaN or infinity gets scale byte 255. Zero rows give an empty result. Positions must lie in [0, M).""",
-    numerics=Decided("one bf16 rounding of the rotated channels; exact on the others"),
+    numerics=Decided(1, "bf16", of="rotated channel; channels that are copied are exact"),
     cost=lambda d: Cost(flops=8 * d["T"] * d["d"], bytes=d["T"] * (3 * d["d"] + d["d"] // 32 + 8 * d["F"])),
     samples=samples.window_pack,
 )
@@ -129,7 +129,7 @@ COMPRESSED_STORE = define(
         embedding at position j*ratio (the first token of the group), rounded to bf16, quantised (fp4_16: groups of 16,
         E4M3 scale; fp8_32: groups of 32, power-of-two scale), written to page block_table[s, j // E] at slot j % E,
         E = 128/ratio. Other rows and padding rows write nothing and may hold anything; no other byte changes.""",
-    numerics=Decided("one bf16 rounding of the rotated channels; exact on the others"),
+    numerics=Decided(1, "bf16", of="rotated channel; channels that are copied are exact"),
     cost=lambda d: Cost(flops=8 * d["T"] * d["d"] / d["ratio"], bytes=3 * d["T"] * d["d"] / d["ratio"]),
     samples=samples.compressed_store,
 )
@@ -151,7 +151,7 @@ INDEX_KEY_STORE = define(
     dynamic="T S P B M",
     semantics="""As compressed_store, with Q4p (groups of 32, power-of-two scale) into the planar index layout: the
         codes of all E entries of the page first, then their scales.""",
-    numerics=Decided("one bf16 rounding of the rotated channels; exact on the others"),
+    numerics=Decided(1, "bf16", of="rotated channel; channels that are copied are exact"),
     cost=lambda d: Cost(flops=8 * d["T"] * d["di"] / d["ratio"], bytes=3 * d["T"] * d["di"] / d["ratio"]),
     samples=samples.index_key_store,
 )

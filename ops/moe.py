@@ -26,7 +26,7 @@ MOE_GATE = define(
         s + bias_vl on image rows. The k largest keys, descending; equal keys (-0 equals +0): lower expert id first;
         NaN keys come last, after -infinity, lower id first. weights = s / (sum of the chosen s + 1e-20) * scaling,
         without the bias, summed in slot order. 1 <= k <= E. A NaN that is not chosen does not influence the row.""",
-    numerics=Decided("selection keys within 4 ulp (fp32) of the oracle's"),
+    numerics=Decided(9, "fp32", of="score + |bias| of a selection key"),
     cost=lambda d: Cost(flops=10 * d["T"] * d["E"], bytes=4 * d["T"] * (d["E"] + 2 * d["k"])),
     samples=samples.moe_gate,
 )
@@ -100,7 +100,7 @@ SWIGLU_QUANT = define(
         limit > 0; act = (weight * (g * sigmoid(g))) * u in fp32 (weight left out when absent); then Q8 of the fp32
         values as quant_fp8 does, without a bf16 rounding in between. Each row stands alone, so unspecified rows do no
         harm.""",
-    numerics=Decided("activations within 4 ulp (fp32) of the oracle's"),
+    numerics=Decided(9, "fp32", of="activation"),
     cost=lambda d: Cost(flops=5 * d["M"] * d["N"], bytes=d["M"] * d["N"] * (5 + 1 / 32) / 2),
     samples=samples.swiglu_quant,
 )

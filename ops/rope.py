@@ -23,7 +23,8 @@ ROPE = define(
     semantics="""The last 2F channels are F adjacent pairs (a, b), turned by the angle of the row's position: (a*cos -
         b*sin, a*sin + b*cos) in fp32, one rounding to bf16; `inverse` negates sin. The other channels are copied bit
         for bit. table[p, i] = (cos, sin). Positions must lie in [0, M), those of padding rows too. 2F <= d. A fused
-        multiply-add is allowed, hence two terms.""",
+        multiply-add is allowed. Accumulated, not rounded: the two products may cancel, and the fp32 error is relative
+        to them, so it can be many units in the last place of a small result.""",
     numerics=Accumulated("2"),
     cost=lambda d: Cost(flops=6 * d["T"] * d["h"] * d["F"], bytes=4 * d["T"] * d["h"] * d["d"] + 8 * d["T"] * d["F"]),
     samples=samples.rope,
