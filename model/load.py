@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
+import numpy.typing as npt
 import torch
 
 from .. import ops
@@ -19,7 +20,7 @@ from .attention import Attention, AttentionWeights, CompressorWeights, IndexerWe
 from .checkpoint import READERS, torch_dtype
 from .config import ModelConfig
 from .engram import Engram, EngramWeights
-from .engram_tables import CompressedVocabulary, EngramTable
+from .engram_tables import EngramTable
 from .layer import HyperConnection, HyperWeights, Layer
 from .moe import MoE, MoEWeights
 from .names import TensorSpec
@@ -215,29 +216,39 @@ class Loader:
             local_experts=len(experts),
         )
 
-    def engram(self, role: LayerRole, table: EngramTable, vocabulary: CompressedVocabulary, *, on_host: bool) -> Engram:
-        """One Engram layer; with `on_host` its table stays mapped from the checkpoint and is never read whole."""
-        p, text = f"{role.prefix}.engram", self.config.text
+    def put(self, array: npt.NDArray[Any], *, on_host: bool = False) -> torch.Tensor:
+        """A table computed here rather than read, on the device or in host memory; counted where it lies."""
+        tensor = torch.from_numpy(array).to("cpu" if on_host else self.device)
+        if tensor.device.type == self.device.type:
+            self.device_bytes += _nbytes(tensor)
+        return tensor
+
+    def engram(self, role: LayerRole, table: EngramTable, lookup: torch.Tensor, pad: int, *, on_host: bool) -> Engram:
+        """One Engram layer.
+
+        Args:
+            lookup: int32 [V], compressed ids; one tensor for all layers, where the table is.
+            pad: compressed id that stands for a missing token.
+            on_host: leave the table mapped from the checkpoint; it is never read whole.
+        """
+        p = f"{role.prefix}.engram"
         names = (f"{p}.embed.weight", f"{p}.embed.scale")
         rows, scales = (self._mapped(name) if on_host else self.tensor(name) for name in names)
-        where = torch.device("cpu") if on_host else self.device
-
-        def put(array: Any) -> torch.Tensor:
-            return torch.from_numpy(array).to(where)
-
+        hashes = (self.put(part, on_host=on_host) for part in (table.multipliers, table.primes, table.offsets))
+        multipliers, primes, offsets = hashes
         weights = EngramWeights(
             table=rows,
             table_scale=scales,
-            lookup=put(vocabulary.lookup),
-            multipliers=put(table.multipliers),
-            primes=put(table.primes),
-            offsets=put(table.offsets),
-            pad=int(vocabulary.lookup[text.engram_pad_token_id]),
+            lookup=lookup,
+            multipliers=multipliers,
+            primes=primes,
+            offsets=offsets,
+            pad=pad,
             wkv=self.fp8(f"{p}.wkv"),
             q_weight=self.tensor(f"{p}.q_weight"),
             k_weight=self.tensor(f"{p}.k_weight"),
         )
-        return Engram(weights, self.device, text.rms_norm_eps)
+        return Engram(weights, self.device, self.config.text.rms_norm_eps)
 
     def rest(self) -> dict[str, torch.Tensor]:
         """The draft head's and the vision tower's tensors, by name: what no part above has read.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal
@@ -22,6 +23,8 @@ from .names import TensorSpec
 from .shard_plan import ShardPlan
 from .topology import LayerRole
 from .transformer import Memory, Model
+
+log = logging.getLogger(__name__)
 
 EngramStorage = Literal["auto", "host", "device"]
 
@@ -68,6 +71,8 @@ def load_model(
         raise errors.InvalidArgumentError("load_format", load_format, "auto or dummy")
     with DummyCheckpoint.open(path) if load_format == "dummy" else Checkpoint.open(path) as checkpoint:
         config = checkpoint.config
+        if config.unknown_keys:
+            log.warning("%s: nothing reads these keys: %s", Path(path) / "config.json", ", ".join(config.unknown_keys))
         length = _model_length(config.text, max_model_len)
         plan = ShardPlan(rank=rank, world_size=world_size)
         checkpoint.check(plan)
@@ -91,7 +96,7 @@ def _assemble(
 ) -> Model:
     config, text = loader.config, loader.config.text
     layout = build_cache_layout(text, config.topology, max_draft=max_draft)
-    plain, scaled = (t.to(loader.device) for t in rope_tables(text, length))
+    plain, scaled = (loader.put(table) for table in rope_tables(text, length))
 
     def layer(role: LayerRole) -> torch.Tensor:
         return scaled if role.ratio else plain
@@ -104,9 +109,11 @@ def _assemble(
             path, text.vocab_size, text.engram_compressed_vocab_size, identity=identity_vocabulary
         )
         tables = hash_tables(text)
+        lookup = loader.put(vocabulary.lookup, on_host=on_host)
+        pad = int(vocabulary.lookup[text.engram_pad_token_id])
         for role in config.topology.layers:
             if role.engram is not None:
-                engrams[role.layer] = loader.engram(role, tables[role.engram], vocabulary, on_host=on_host)
+                engrams[role.layer] = loader.engram(role, tables[role.engram], lookup, pad, on_host=on_host)
     extra = loader.rest()
     head = loader.bf16("head")
     norm = loader.tensor("norm.weight")
@@ -142,7 +149,7 @@ def hash_tables(text: TextConfig) -> tuple[engram_tables.EngramTable, ...]:
     )
 
 
-def rope_tables(text: TextConfig, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+def rope_tables(text: TextConfig, length: int) -> tuple[rope_table.Float32Array, rope_table.Float32Array]:
     """Rotary tables fp32 [length, dr/2, 2] of window-only layers and of layers with compressed KV."""
     dim = text.qk_rope_head_dim
     plain = rope_table.plain_frequencies(dim, text.rope_theta)
@@ -158,8 +165,7 @@ def rope_tables(text: TextConfig, length: int) -> tuple[torch.Tensor, torch.Tens
             beta_slow=scaling.beta_slow,
             original_max_position=scaling.original_max_position_embeddings,
         )
-    first, second = (torch.from_numpy(rope_table.rope_table(f, length)) for f in (plain, scaled))
-    return first, second
+    return rope_table.rope_table(plain, length), rope_table.rope_table(scaled, length)
 
 
 def _model_length(text: TextConfig, wanted: int | None) -> int:

@@ -24,7 +24,12 @@ from .topology import Topology
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes a loaded model holds: on its device, and mapped from files in host memory."""
+    """Bytes a loaded model holds.
+
+    Attributes:
+        device: on its device: weights, rotary and hash tables.
+        mapped: mapped from files in host memory.
+    """
 
     device: int
     mapped: int

@@ -136,8 +136,8 @@ def _load_tokenizer(args: EngineArgs, path: Path, model: Model) -> Tokenizer:
 def _count_pages(args: EngineArgs, model: Model, backend: Backend, device: Device, slots: int) -> int:
     """Pages that can be handed out: `num_pages`, or what the memory allows and the requests can use.
 
-    The memory budget is gpu_memory_utilization * total - what is in use now, weights included; state slots come off it,
-    pages share the rest. Never more than max_num_seqs requests of the greatest length can hold.
+    The memory budget is gpu_memory_utilization * total - what is in use now, the model included; state slots come off
+    it, pages share the rest. Never more than max_num_seqs requests of the greatest length can hold.
     """
     if args.num_pages is not None:
         return args.num_pages
@@ -146,7 +146,9 @@ def _count_pages(args: EngineArgs, model: Model, backend: Backend, device: Devic
     if found.memory_total is None or found.memory_free is None:
         return useful
     layout = model.cache_layout
-    budget = args.gpu_memory_utilization * found.memory_total - (found.memory_total - found.memory_free)
+    # A system does not count host memory that nobody has touched yet; what the model holds is known.
+    used = max(found.memory_total - found.memory_free, model.memory.device)
+    budget = args.gpu_memory_utilization * found.memory_total - used
     budget -= (slots + 1) * layout.state_bytes + layout.page_bytes
     pages = min(useful, max(0, int(budget // layout.page_bytes)))
     log.info("%d pages of %d bytes, %d state slots of %d bytes", pages, layout.page_bytes, slots, layout.state_bytes)

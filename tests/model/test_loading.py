@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -63,3 +64,14 @@ def test_values_that_are_not_finite_stop_the_load(directory: Any, name: str) -> 
     with pytest.raises(CheckpointError, match="element 0 ") as caught:
         load_model(directory.path, identity_vocabulary=True)
     assert name in str(caught.value)
+
+
+def test_unknown_keys_of_the_configuration_are_named_once(directory: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="deepinfer"):
+        load_model(directory.path, identity_vocabulary=True)
+        assert caplog.messages == []
+        directory.edit_config(lambda values: values.update(extra_a=1))
+        directory.edit_config(lambda values: values["text_config"].update(extra_b=None))
+        load_model(directory.path, identity_vocabulary=True)
+    (message,) = caplog.messages
+    assert "config.json" in message and "extra_a, text_config.extra_b" in message

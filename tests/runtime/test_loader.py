@@ -16,7 +16,7 @@ from deepinfer.hal.device import Device
 from deepinfer.hal.env_table import VARIABLES
 from deepinfer.hal.errors import BackendError, DeepInferError, InvalidArgumentError, NotSupportedError
 from deepinfer.model.hub import resolve_model
-from deepinfer.model.transformer import Model
+from deepinfer.model.transformer import Memory, Model
 from deepinfer.runtime import loader
 from deepinfer.runtime.args import EngineArgs
 from deepinfer.runtime.engine import LLMEngine
@@ -232,7 +232,10 @@ def test_the_device_and_the_backend_are_checked(options: Any) -> None:
 
 
 @pytest.mark.parametrize(("utilization", "pages"), [(0.5, 10), (0.75, 35), (1.0, 60)])
-def test_the_pool_fills_the_memory_it_may_use(model: Model, utilization: float, pages: int) -> None:
+def test_the_pool_fills_the_memory_it_may_use(
+    model: Model, monkeypatch: pytest.MonkeyPatch, utilization: float, pages: int
+) -> None:
+    monkeypatch.setattr(model, "memory", Memory(device=0, mapped=0))
     layout = model.cache_layout
     slots = 4
     total = 100 * layout.page_bytes
@@ -245,6 +248,19 @@ def test_the_pool_fills_the_memory_it_may_use(model: Model, utilization: float, 
     few = EngineArgs(gpu_memory_utilization=utilization, max_num_seqs=3)
     assert loader._count_pages(few, model, backend, Device("cpu"), slots) == 6  # more could never be used
     assert loader._count_pages(EngineArgs(num_pages=7), model, backend, Device("cpu"), slots) == 7
+
+
+def test_what_the_model_holds_is_taken_off_whether_the_system_sees_it_or_not(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = model.cache_layout
+    total = 100 * layout.page_bytes + 5 * layout.state_bytes
+    args = EngineArgs(gpu_memory_utilization=1.0, max_num_seqs=100)
+    for seen, held, pages in ((0, 30, 69), (40, 30, 59), (30, 40, 59)):
+        found = SimpleNamespace(memory_total=total, memory_free=total - seen * layout.page_bytes)
+        backend: Any = SimpleNamespace(capability=lambda device, found=found: found)
+        monkeypatch.setattr(model, "memory", Memory(device=held * layout.page_bytes, mapped=10**12))
+        assert loader._count_pages(args, model, backend, Device("cpu"), 4) == pages
 
 
 def test_a_pool_too_small_for_one_request_says_what_fits(model: Model) -> None:
