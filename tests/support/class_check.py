@@ -28,7 +28,9 @@ def to_cpu(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.to("cpu", copy=True)
     if isinstance(value, WeightHandle):
-        return WeightHandle(value.op, value.layout, to_cpu(value.tensors), value.dims, value.nbytes, value.key)
+        tensors = to_cpu(value.tensors)
+        key = (*value.key[:-1], tensors[0].get_device())
+        return WeightHandle(value.op, value.layout, tensors, value.dims, value.nbytes, key)
     return tuple(map(to_cpu, value)) if isinstance(value, tuple) else value
 
 

@@ -248,7 +248,7 @@ def engram_gate(*args: Any) -> list[Within]:
         error = Accumulated.error(terms, torched(size)).numpy()
         outer, inner = (np.sqrt(np.maximum(np.abs(dot) + e, layer_oracle.GATE_FLOOR)) for e in (error, -error))
         # Where the sign is open the root may lie on either side of 0. Slope 1/4; root 4, sigmoid 6.
-        moved = np.where(np.abs(dot) <= error, 2 * outer, outer - inner) / 4 + 10 * U32
+        moved = np.where((np.abs(dot) <= error) & (error > 0), 2 * outer, outer - inner) / 4 + 10 * U32
         want = layer_oracle.engram_gate(wide, f64(kv), f64(q_weight), f64(k_weight), eps)
         gate = np.abs(want - wide) / np.where(value == 0, 1, np.abs(value))
     found = accumulated(2, np.abs(wide) + gate * np.abs(value), want)

@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 import torch
 
+import class_check
+import class_oracle
 import layer_oracle as oracle
 from deepinfer import ops
 from deepinfer.backends.reference.hyper_connections import sinkhorn
 from deepinfer.ops import layer_samples as make
+from deepinfer.ops.spec import SPECS
 
 CPU = torch.device("cpu")
+U32 = 2.0**-24
 LOGITS = [[0, 1, 2, 3], [1, 0, -1, 2], [0.5] * 4, [-1, 2, 0, 1]]
 DOUBLY_STOCHASTIC = [
     [0.0693, 0.0910, 0.4509, 0.3888],
@@ -21,17 +25,27 @@ DOUBLY_STOCHASTIC = [
 ]
 
 
+def check_sinkhorn(got: torch.Tensor, logits: oracle.Floats, iterations: int) -> None:
+    """Against float64 on the same logits: only the fp32 steps differ."""
+    limit = class_oracle.sinkhorn_limit(0.0, np.ptp(logits), iterations)
+    np.testing.assert_allclose(oracle.f64(got), oracle.sinkhorn(logits, 1e-6, iterations), rtol=limit)
+
+
 def test_sinkhorn_vector() -> None:
+    logits = np.array(LOGITS)
+    # Printed with four decimals: half a unit of the last.
+    np.testing.assert_allclose(oracle.sinkhorn(logits, 1e-6, 20), DOUBLY_STOCHASTIC, atol=5e-5)
     got = sinkhorn(torch.tensor([LOGITS]), 1e-6, 20)
-    np.testing.assert_allclose(got[0].numpy(), DOUBLY_STOCHASTIC, atol=5e-5)
-    assert (got.sum(1) - 1).abs().max() < 1e-5  # a column step comes last
+    check_sinkhorn(got[0], logits, 20)
+    # A column step comes last: S / (S + eps) with S > 1/2, m quotients, and sums of m on both sides.
+    assert (got.double().sum(1) - 1).abs().max() < 2e-6 + 8 * U32
 
 
 def test_sinkhorn_counts_column_steps() -> None:
     logits = np.array(LOGITS)
     for iterations in (1, 2, 3):
         got = sinkhorn(torch.tensor(logits[None], dtype=torch.float32), 1e-6, iterations)
-        np.testing.assert_allclose(got[0].numpy(), oracle.sinkhorn(logits, 1e-6, iterations), rtol=1e-6)
+        check_sinkhorn(got[0], logits, iterations)
 
 
 def test_sinkhorn_of_large_logits_stays_finite() -> None:
@@ -52,19 +66,40 @@ def coefficients(seed: int, rows: int, m: int, width: int) -> tuple[torch.Tensor
 def test_coefficients_against_float64(rows: int, m: int, width: int) -> None:
     args = coefficients(rows, rows, m, width)
     got = ops.hc_coefficients(*args, 1e-20, 1e-6, 20)
-    want = oracle.hc_coefficients(*map(oracle.f64, args), 1e-20, 1e-6, 20)
-    for name, a, b in zip(("pre", "post", "comb"), got, want, strict=True):
-        np.testing.assert_allclose(oracle.f64(a), b, rtol=2e-5, atol=2e-6, err_msg=name)
+    assert not class_check.faults(SPECS["hc_coefficients"], (*args, 1e-20, 1e-6, 20), got, got)
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 20])
+def test_coefficients_where_the_projection_is_exact(iterations: int) -> None:
+    """Values of +-4 have the inverse root 1/4, and small integers add up exactly in any order: the limits of a general
+    projection are orders wider than its usual error, here they are a few roundings."""
+    m, width = 4, 64
+    x, fn, base, scale = coefficients(3, 11, m, width)
+    x = x.sign() * 4
+    fn = (fn * width**0.5 * 3).round() / 256
+    got = ops.hc_coefficients(x, fn, base, scale, 1e-20, 1e-6, iterations)
+    want = oracle.hc_coefficients(*map(oracle.f64, (x, fn, base, scale)), 1e-20, 1e-6, iterations)
+    mix = oracle.f64(x).reshape(11, -1) @ oracle.f64(fn).T / 4
+    size = np.abs(mix * np.repeat(oracle.f64(scale), [m, m, m * m])) + np.abs(oracle.f64(base))
+    error = 3 * U32 * size  # product with scale, sum with base
+    worst, span = (part[:, 2 * m :].max(1)[:, None, None] for part in (error, 2 * size))
+    limits = (
+        error[:, :m] / 4 + 7 * U32 * want[0],  # slope of the sigmoid; its 6 roundings, and eps
+        error[:, m : 2 * m] / 2 + 7 * U32 * want[1],
+        want[2] * class_oracle.sinkhorn_limit(worst, span, iterations),
+    )
+    for name, a, b, limit in zip(("pre", "post", "comb"), got, want, limits, strict=True):
+        assert (np.abs(oracle.f64(a) - b) <= limit).all(), name
 
 
 def test_each_scale_and_part_of_base_acts_on_its_own_output() -> None:
     x, fn, base, _ = coefficients(1, 3, 4, 32)
     zero = torch.zeros(3)
     pre, post, comb = ops.hc_coefficients(x, fn, base, zero, 1e-20, 1e-6, 20)
-    np.testing.assert_allclose(pre[0].numpy(), 1 / (1 + np.exp(-base[:4].numpy())) + 1e-6, rtol=1e-6)
-    np.testing.assert_allclose(post[0].numpy(), 2 / (1 + np.exp(-base[4:8].numpy())), rtol=1e-6)
-    want = oracle.sinkhorn(oracle.f64(base[8:]).reshape(4, 4), 1e-6, 20)
-    np.testing.assert_allclose(comb[0].numpy(), want, rtol=1e-5)
+    exact = oracle.f64(base)  # with scale 0 the logits are `base`, bit for bit; a sigmoid takes 6 roundings, eps one
+    np.testing.assert_allclose(oracle.f64(pre[0]), oracle.sigmoid(exact[:4]) + 1e-6, rtol=7 * U32)
+    np.testing.assert_allclose(oracle.f64(post[0]), 2 * oracle.sigmoid(exact[4:8]), rtol=7 * U32)
+    check_sinkhorn(comb[0], exact[8:].reshape(4, 4), 20)
     for part, scale in enumerate(torch.eye(3)):
         got = ops.hc_coefficients(x, fn, base, scale, 1e-20, 1e-6, 20)
         changed = [not a.equal(b) for a, b in zip(got, (pre, post, comb), strict=True)]
