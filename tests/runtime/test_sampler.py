@@ -57,6 +57,11 @@ def log_softmax(row: np.ndarray) -> np.ndarray:
     return row - row.max() - math.log(np.exp(row - row.max()).sum())
 
 
+def logprob_limit(span: float, temperature: float = 1.0) -> float:
+    """How far a log-probability may be off, `span` below the largest logit: docs/numerics.md, section 4.5."""
+    return float(2.0**-24 * (4 * span / temperature + 8 * math.log(VOCAB) + 16 + 1))
+
+
 def test_temperature_zero_is_the_lowest_id_among_the_largest() -> None:
     logits = flat()
     logits[0, [9, 40, 69]] = 5
@@ -120,9 +125,11 @@ def test_penalties_count_prompt_and_output_as_they_should() -> None:
         values = dict(zip(d.top_ids, d.top_logprobs, strict=True))
         return {token: values[token] - values[20] for token in (10, 11, 12, 13)}
 
-    assert processed(repetition_penalty=2.0) == pytest.approx({10: 2, 11: 2, 12: -8, 13: 0}, abs=1e-5)
-    assert processed(frequency_penalty=0.5) == pytest.approx({10: 4, 11: 3, 12: -4, 13: -0.5}, abs=1e-5)
-    assert processed(presence_penalty=0.5) == pytest.approx({10: 4, 11: 3.5, 12: -4, 13: -0.5}, abs=1e-5)
+    # Penalties of these sizes are exact; what is compared is a difference of two values, at most 12 below the largest.
+    limit = 2 * logprob_limit(12)
+    assert processed(repetition_penalty=2.0) == pytest.approx({10: 2, 11: 2, 12: -8, 13: 0}, abs=limit)
+    assert processed(frequency_penalty=0.5) == pytest.approx({10: 4, 11: 3, 12: -4, 13: -0.5}, abs=limit)
+    assert processed(presence_penalty=0.5) == pytest.approx({10: 4, 11: 3.5, 12: -4, 13: -0.5}, abs=limit)
 
 
 def test_logit_bias_and_the_ban_of_the_end_token() -> None:
@@ -140,7 +147,7 @@ def test_golden_tokens_replace_the_draw_and_carry_their_own_logprobs() -> None:
     expected = log_softmax(logits[0])
     (d,) = draw(logits, [request([3], [5], golden_token_ids=[5, 33], logprobs=2, top_logprobs=3)])
     assert d.token == 33
-    assert d.logprob == d.raw_logprob == pytest.approx(expected[33], abs=1e-5)
+    assert d.logprob == d.raw_logprob == pytest.approx(expected[33], abs=logprob_limit(np.ptp(logits[0])))
     assert d.top_ids == np.argsort(-logits[0], kind="stable")[:3].tolist() and d.raw_top_ids == d.top_ids[:2]
     (d,) = draw(logits, [request([3], [5], golden_token_ids=[5])])
     assert d.token == draw(logits, [request([3], [5])])[0].token, "past the golden tokens it draws again"
@@ -156,10 +163,11 @@ def test_raw_and_processed_logprobs() -> None:
     changed = logits[0].copy()
     changed[4] += 5
     raw, processed = log_softmax(logits[0]), log_softmax(changed / 0.5)
-    assert d.raw_logprob == pytest.approx(raw[d.token], abs=1e-5)
-    assert d.logprob == pytest.approx(processed[d.token], abs=1e-5)
-    assert d.raw_top_logprobs == pytest.approx(np.sort(raw)[::-1][:4].tolist(), abs=1e-5)
-    assert d.top_logprobs == pytest.approx(np.sort(processed)[::-1][:4].tolist(), abs=1e-5)
+    plain, tempered = logprob_limit(np.ptp(logits[0])), logprob_limit(np.ptp(changed), 0.5)
+    assert d.raw_logprob == pytest.approx(raw[d.token], abs=plain)
+    assert d.logprob == pytest.approx(processed[d.token], abs=tempered)
+    assert d.raw_top_logprobs == pytest.approx(np.sort(raw)[::-1][:4].tolist(), abs=plain)
+    assert d.top_logprobs == pytest.approx(np.sort(processed)[::-1][:4].tolist(), abs=tempered)
     (d,) = draw(logits, [request([3])])
     assert d.raw_logprob is None and d.top_ids == d.raw_top_ids == []
 
@@ -198,7 +206,9 @@ def test_sum_of_smaller_probabilities() -> None:
     logits = noise(1)
     (d,) = draw(logits, [request([3])], SamplerConfig(sum_smaller=True))
     p = np.exp(log_softmax(logits[0]))
-    assert d.sum_smaller == pytest.approx(p[logits[0] < logits[0, d.token]].sum(), abs=1e-6)
+    # A weight: three roundings of its exponent and two of exp2, and cut off at 2^-31 of the largest; in both sums.
+    limit = 2 * (2.0**-24 * (p * (3 * (logits[0].max() - logits[0]) + 2)).sum() + VOCAB * 2.0**-31)
+    assert d.sum_smaller == pytest.approx(p[logits[0] < logits[0, d.token]].sum(), abs=limit)
     assert draw(logits, [request([3])])[0].sum_smaller == -1.0
     (d,) = draw(logits, [request([3], temperature=0)], SamplerConfig(sum_smaller=True))
     assert d.sum_smaller == 0.0
@@ -227,9 +237,10 @@ def test_prompt_rows_and_drawn_rows_are_kept_apart() -> None:
     ]
     results = Sampler(VOCAB).sample(torch.from_numpy(logits), work)
     expected = [log_softmax(row) for row in logits]
-    assert results[0].prompt_logprobs == pytest.approx([expected[0][8], expected[1][2], expected[2][9]], abs=1e-5)
+    limit = logprob_limit(np.ptp(logits, axis=1).max())
+    assert results[0].prompt_logprobs == pytest.approx([expected[0][8], expected[1][2], expected[2][9]], abs=limit)
     assert results[1].prompt_logprobs == [] and results[2].drawn is None
-    assert results[2].prompt_logprobs == pytest.approx([expected[5][6]], abs=1e-5)
+    assert results[2].prompt_logprobs == pytest.approx([expected[5][6]], abs=limit)
     assert results[0].drawn == draw(logits[3:4], [first])[0]
     assert results[1].drawn == draw(logits[4:5], [second])[0]
 
