@@ -2,6 +2,10 @@
 
 Every public op is a function of this package; its spec is in the family's module under the same name in capitals, and
 in `spec.SPECS`. Sampling ops are called through `ops.sampling`.
+
+Aliasing, for every op: `out` overlaps no argument and no other output, except that it may be an argument itself where
+the spec says so (`Result.in_place`); a mutable argument overlaps no other argument. Every call with `out` checks it;
+mutable arguments are checked when a signature is first seen.
 """
 
 from . import sampling

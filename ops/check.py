@@ -9,6 +9,7 @@ import torch
 
 from ..hal.errors import short
 from ..hal.registry import REGISTRY, ArgInfo, Signature
+from .overlap import check_mutable, check_outs
 from .spec import Dim, HandleArg, OpSpec, ScalarArg, TensorArg, WeightHandle
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def check_call(spec: OpSpec, args: Sequence[Any]) -> Signature:
     """
     _check_count(spec, args)
     bound = bind_dims(spec, args)
-    device: torch.device | None = None
+    device = _device(spec, args)
     infos: dict[str, ArgInfo] = {}
     scalars: dict[str, Any] = {}
     layout: str | None = None
@@ -41,10 +42,6 @@ def check_call(spec: OpSpec, args: Sequence[Any]) -> Signature:
         if isinstance(arg, TensorArg):
             if value is None:
                 continue
-            if not arg.host:
-                if device is not None and value.device != device:
-                    raise spec.error(f"{arg.name} is on {value.device}, other arguments are on {device}")
-                device = value.device
             _check_layout(spec, arg, value)
             infos[arg.name] = arg_info(value)
         elif isinstance(arg, HandleArg):
@@ -53,6 +50,7 @@ def check_call(spec: OpSpec, args: Sequence[Any]) -> Signature:
             _check_scalar(spec, arg, value, bound)
             if arg.static:
                 scalars[arg.name] = value
+    check_mutable(spec, args)
     varying = {*spec.dynamic, *(a.name for a in spec.args if isinstance(a, ScalarArg))}
     static = {k: v for k, v in bound.items() if k not in varying}
     return Signature(
@@ -60,34 +58,77 @@ def check_call(spec: OpSpec, args: Sequence[Any]) -> Signature:
     )
 
 
+def _device(spec: OpSpec, args: Sequence[Any]) -> torch.device | None:
+    """The one device of all arguments but host tensors, prepared weights included."""
+    device: torch.device | None = None
+    for arg, value in zip(spec.args, args, strict=True):
+        if getattr(arg, "host", False):
+            continue
+        prepared = isinstance(value, WeightHandle)
+        for part in value.tensors if prepared else (value,) if isinstance(value, torch.Tensor) else ():
+            if device is not None and part.device != device:
+                verb = "was prepared" if prepared else "is"
+                raise spec.error(f"{arg.name} {verb} on {part.device}, other arguments are on {device}")
+            device = part.device
+    return device
+
+
+class _Dims:
+    """Sizes that tensors give to named dims, and the expressions to check once all names are bound."""
+
+    def __init__(self, spec: OpSpec) -> None:
+        self.spec = spec
+        self.bound: dict[str, int] = {}
+        self._origin: dict[str, str] = {}
+        self._later: list[tuple[str, int, Dim, int]] = []
+
+    def bind(self, name: str, size: int, arg: str) -> None:
+        """Give a name its size; ContractError if it has another."""
+        known = self.bound.setdefault(name, size)
+        if known != size:
+            raise self.spec.error(f"dim {name} is {size} in {arg} but {known} in {self._origin.get(name, name)}")
+        self._origin.setdefault(name, arg)
+
+    def add(self, arg: TensorArg, value: torch.Tensor) -> None:
+        """Bind the plain dims of a tensor of the right rank and keep the others for `check`."""
+        for axis, (dim, size) in enumerate(zip(arg.dims, value.shape, strict=True)):
+            if dim.plain:
+                self.bind(dim.text, size, arg.name)
+            else:
+                self._later.append((arg.name, axis, dim, size))
+
+    def check(self) -> dict[str, int]:
+        """Hold the expressions against the names; returns the names."""
+        for arg, axis, dim, size in self._later:
+            if any(n not in self.bound for n in dim.names):
+                continue  # a name that only an absent optional argument binds
+            want = dim.value(self.bound)
+            if want != size:
+                raise self.spec.error(f"{arg} has size {size} in dim {axis}, must be {dim.text} = {want}")
+        return self.bound
+
+
 def bind_dims(spec: OpSpec, args: Sequence[Any]) -> dict[str, int]:
     """Values of all named dims; checks ranks, dtypes and that every dim agrees."""
     _check_count(spec, args)
-    bound: dict[str, int] = {}
-    origin: dict[str, str] = {}
-    later: list[tuple[str, int, Dim, int]] = []
+    dims = _Dims(spec)
     for arg, value in zip(spec.args, args, strict=True):
         if isinstance(arg, ScalarArg):
             if arg.type is int and isinstance(value, int):
-                bound.setdefault(arg.name, value)
+                dims.bound.setdefault(arg.name, value)
             continue
         if isinstance(arg, HandleArg):
             if not isinstance(value, WeightHandle) or value.op != spec.name:
                 got = f"a handle of op {value.op}" if isinstance(value, WeightHandle) else type(value).__name__
                 raise spec.error(f"{arg.name} must be a handle from {spec.name}'s prepare, got {got}")
             for name, size in value.dims.items():
-                _bind(spec, bound, origin, name, size, arg.name)
+                dims.bind(name, size, arg.name)
             continue
         if value is None and arg.optional:
             continue
         _check_tensor(spec, arg, value)
-        for axis, (dim, size) in enumerate(zip(arg.dims, value.shape, strict=True)):
-            if dim.plain:
-                _bind(spec, bound, origin, dim.text, size, arg.name)
-            else:
-                later.append((arg.name, axis, dim, size))
-    _check_expressions(spec, bound, later)
-    return bound
+        dims.add(arg, value)
+    return dims.check()
 
 
 def check_weights(spec: OpSpec, weights: Sequence[torch.Tensor]) -> tuple[dict[str, int], Signature]:
@@ -97,20 +138,14 @@ def check_weights(spec: OpSpec, weights: Sequence[torch.Tensor]) -> tuple[dict[s
     if len(weights) != len(handle.parts):
         names = ", ".join(p.name for p in handle.parts)
         raise spec.error(f"{handle.name} is prepared from {len(handle.parts)} tensors ({names}), got {len(weights)}")
-    bound: dict[str, int] = {}
-    origin: dict[str, str] = {}
-    later: list[tuple[str, int, Dim, int]] = []
+    dims = _Dims(spec)
     infos: dict[str, ArgInfo] = {}
     for part, value in zip(handle.parts, weights, strict=True):
         _check_tensor(spec, part, value)
         _check_layout(spec, part, value)
         infos[part.name] = arg_info(value)
-        for axis, (dim, size) in enumerate(zip(part.dims, value.shape, strict=True)):
-            if dim.plain:
-                _bind(spec, bound, origin, dim.text, size, part.name)
-            else:
-                later.append((part.name, axis, dim, size))
-    _check_expressions(spec, bound, later)
+        dims.add(part, value)
+    bound = dims.check()
     if len({w.device for w in weights}) > 1:
         raise spec.error(f"{handle.name}: parts are on different devices {sorted({str(w.device) for w in weights})}")
     signature = Signature(
@@ -119,8 +154,9 @@ def check_weights(spec: OpSpec, weights: Sequence[torch.Tensor]) -> tuple[dict[s
     return bound, signature
 
 
-def check_out(spec: OpSpec, out: Any, bound: Mapping[str, int], device: torch.device) -> None:
-    """Check `out` buffers: number, dtype, shape, contiguity, device."""
+def check_out(spec: OpSpec, args: Sequence[Any], out: Any) -> None:
+    """Check `out` buffers: number, dtype, shape, contiguity, device, and what they overlap."""
+    bound, device = bind_dims(spec, args), _device(spec, args)
     outs = out if isinstance(out, tuple) else (out,)
     if len(outs) != len(spec.outs):
         raise spec.error(f"out must hold {len(spec.outs)} tensors, got {len(outs)}")
@@ -140,6 +176,7 @@ def check_out(spec: OpSpec, out: Any, bound: Mapping[str, int], device: torch.de
             )
         if value.device != device:
             raise spec.error(f"out {described.name} is on {value.device}, arguments are on {device}")
+    check_outs(spec, args, outs)
 
 
 def _check_count(spec: OpSpec, args: Sequence[Any]) -> None:
@@ -179,22 +216,6 @@ def _check_scalar(spec: OpSpec, arg: ScalarArg, value: Any, bound: Mapping[str, 
         if not arg.low <= value <= most:
             name = "" if arg.most is None else f" ({arg.most.text})"
             raise spec.error(f"{arg.name} must lie in {arg.low}..{most}{name}, got {short(value)}")
-
-
-def _bind(spec: OpSpec, bound: dict[str, int], origin: dict[str, str], name: str, size: int, arg: str) -> None:
-    known = bound.setdefault(name, size)
-    if known != size:
-        raise spec.error(f"dim {name} is {size} in {arg} but {known} in {origin.get(name, name)}")
-    origin.setdefault(name, arg)
-
-
-def _check_expressions(spec: OpSpec, bound: Mapping[str, int], later: Sequence[tuple[str, int, Dim, int]]) -> None:
-    for arg, axis, dim, size in later:
-        if any(n not in bound for n in dim.names):
-            continue  # a name that only an absent optional argument binds
-        want = dim.value(bound)
-        if want != size:
-            raise spec.error(f"{arg} has size {size} in dim {axis}, must be {dim.text} = {want}")
 
 
 def _describe(tensor: torch.Tensor) -> str:

@@ -59,7 +59,7 @@ ENGRAM_GATE = define(
         tensor("image", "T", BOOL),
         scalar("eps", float),
     ],
-    outs=[result("x_new", "T m D", BF16)],
+    outs=[result("x_new", "T m D", BF16, in_place="x")],
     dynamic="T",
     semantics="""kv[t] holds m keys and then the shared value v. Per stream, in fp32: dot = sum(x *
         (q_weight*k_weight) * key) * rsqrt(mean x^2 + eps) * rsqrt(mean key^2 + eps) * D^-1/2, sums over D in a fixed

@@ -66,11 +66,10 @@ HC_EXPAND = define(
         tensor("post", "T m", F32),
         tensor("comb", "T m m", F32),
     ],
-    outs=[result("x_new", "T m D", BF16)],
+    outs=[result("x_new", "T m D", BF16, in_place="x")],
     dynamic="T",
     semantics="""x_new[k] = bf16(post[k]*y + sum_j comb[j,k]*x[j]): j, the source stream, is the row index of comb.
-        fp32, post[k]*y first, then j ascending. Accumulated, not rounded, as hc_collapse. `out` must not overlap
-        x.""",
+        fp32, post[k]*y first, then j ascending. Accumulated, not rounded, as hc_collapse.""",
     numerics=Accumulated("m+1"),
     cost=lambda d: Cost(
         flops=2 * d["T"] * d["m"] * (d["m"] + 1) * d["D"], bytes=2 * d["T"] * (2 * d["m"] + 1) * d["D"]

@@ -113,7 +113,7 @@ ADJUST_LOGITS = define(
         tensor("bias_values", "M", F32, optional=True),
         tensor("bitmask", "L ceil(V,32)", I32, optional=True),
     ],
-    outs=[result("adjusted", "L V", F32)],
+    outs=[result("adjusted", "L V", F32, in_place="logits")],
     dynamic="L N M",
     semantics="""In this order, each step rounded once per operation, never contracted. (1) For each listed token of
         the row (entries offsets[l] to offsets[l+1]-1; ids distinct in a row, in [0, V)): z = z*inverse if z

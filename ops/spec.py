@@ -109,11 +109,17 @@ class HandleArg:
 
 @dataclass(frozen=True)
 class Result:
-    """An output: dims and the dtypes it may have. With several dtypes, `dtype_of` chooses from the scalars."""
+    """An output: dims and the dtypes it may have.
+
+    Attributes:
+        name, dims, dtypes.
+        in_place: the argument that `out` may be itself, with the same result; see `ops/overlap.py`.
+    """
 
     name: str
     dims: tuple[Dim, ...]
     dtypes: tuple[torch.dtype, ...]
+    in_place: str | None = None
 
 
 Arg = TensorArg | ScalarArg | HandleArg
@@ -234,7 +240,7 @@ class OpSpec:
         tensors = weights if kernel.prepare is None else tuple(kernel.prepare(*weights))
         layout = CONTRACT_LAYOUT if kernel.prepare is None else kernel.layout
         nbytes = sum(t.numel() * t.element_size() for t in tensors)
-        key = (layout, tuple(dims.values()), tuple(t.dtype for t in tensors), tensors[0].get_device())
+        key = (layout, tuple(dims.values()), tuple(t.dtype for t in tensors), str(tensors[0].device))
         return WeightHandle(self.name, layout, tuple(tensors), dims, nbytes, key)
 
 
@@ -279,9 +285,9 @@ def handle(name: str, **parts: tuple[Any, ...]) -> HandleArg:
     return HandleArg(name, tuple(TensorArg(k, dims(v[0]), tuple(v[1:])) for k, v in parts.items()))
 
 
-def result(name: str, shape: str, *dtypes: torch.dtype) -> Result:
-    """Describe an output."""
-    return Result(name, dims(shape), dtypes)
+def result(name: str, shape: str, *dtypes: torch.dtype, in_place: str | None = None) -> Result:
+    """Describe an output; see `Result`."""
+    return Result(name, dims(shape), dtypes, in_place)
 
 
 def define(

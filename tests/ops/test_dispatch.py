@@ -167,6 +167,19 @@ def test_a_handle_of_another_op_is_refused(op: OpSpec, calls: list[Signature]) -
         op.signature(*args)
 
 
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_weight_prepared_on_another_device_is_refused(op: OpSpec, calls: list[Signature], warm: bool) -> None:
+    elsewhere = tuple(w.to("meta") for w in weights())
+    args = arguments(op)
+    if warm:
+        op.run(*args)
+    here = args[2]
+    args[2] = op.prepare(*elsewhere)
+    assert args[2].key != here.key
+    with pytest.raises(ContractError, match="weight was prepared on meta, other arguments are on cpu"):
+        op.run(*args)
+
+
 def test_out_buffers_are_checked_and_used(op: OpSpec, calls: list[Signature]) -> None:
     out = torch.full((ROWS, OUT), float("nan"), dtype=BF16)
     assert op.run(*arguments(op), out) is out and not out.isnan().any()

@@ -151,7 +151,7 @@ def _argument_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
             shape = " ".join(part.get("dims", []))
             rows.append((name, arg["kind"], shape, " ".join(part["dtypes"]), notes(part)))
     for out in found["outs"]:
-        rows.append((out["name"], "output", " ".join(out["dims"]), " ".join(out["dtypes"]), ""))
+        rows.append((out["name"], "output", " ".join(out["dims"]), " ".join(out["dtypes"]), notes(out)))
     return rows
 
 
