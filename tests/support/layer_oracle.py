@@ -1,7 +1,7 @@
 """Dense layers, routing and Engram by their definitions, in numpy float64 or plain Python integers.
 
-Shares no code with the project. Where rounding matters, functions return the value and the sum of the magnitudes of its
-terms, from which `check_accumulated` derives how far an fp32 sum may be off.
+Shares no code with the project but the limits of the numerics classes. Where rounding matters, functions return the
+value and the sum of the magnitudes of its terms, from which `check_accumulated` derives how far an fp32 sum may be off.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 
 from cache_oracle import E2M1, E4M3
+from deepinfer.ops.numerics import Accumulated
 
 Floats = npt.NDArray[np.float64]
 POSITIVE = E4M3[:127]  # ascending
@@ -95,12 +96,11 @@ def product(x: Floats, w: Floats) -> tuple[Floats, Floats]:
 
 
 def check_accumulated(got: torch.Tensor, want: Floats, magnitude: Floats, terms: int) -> None:
-    """|got - want| within `terms` fp32 roundings of the magnitude and one rounding to the output; NaN where want is."""
+    """|got - want| within the limit of the accumulated class, element by element; NaN where want is."""
     value = f64(got)
     assert value.shape == want.shape
     np.testing.assert_array_equal(np.isnan(value), np.isnan(want))
-    unit = 2.0**-8 if got.dtype == torch.bfloat16 else 2.0**-24
-    bound = (terms + 2) * 2.0**-24 * magnitude + unit * np.abs(want) + 1e-38
+    bound = Accumulated.limit(terms, *map(torch.as_tensor, (magnitude, want)), got.dtype).numpy()
     with np.errstate(invalid="ignore"):
         excess = np.abs(value - want) / bound
     worst = np.nanmax(excess, initial=0.0)
