@@ -33,8 +33,15 @@ _ORDER = """Order of the arithmetic: the keys of a row sit in fixed slots. Slot 
 
 def _cost(d: Mapping[str, int]) -> Cost:
     keys = d["window"] + d.get("K", 0)
-    record = d["d"] + d["d"] // 32
-    return Cost(flops=4.0 * d["T"] * d["h"] * d["d"] * keys, bytes=d["T"] * (4.0 * d["h"] * d["d"] + keys * record))
+    # Rows of a sequence share their window but for its last key; no more entries are read than the pages hold.
+    window = min(d["T"] * d["window"], d["T"] + d["S"] * (d["window"] - 1)) * (d["d"] + d["d"] // 32)
+    selected = d["T"] * d.get("K", 0)
+    entries = min(selected * d.get("PB", 0) * d["ratio"] // 128, d.get("P", 0) * d.get("PB", 0))
+    metadata = 4 * d["h"] + 8 * d["T"] + 12 * d["S"] + 4 * selected + 4 * min(selected, d["S"] * d.get("B", 0))
+    return Cost(
+        flops=4.0 * d["T"] * d["h"] * d["d"] * keys,
+        bytes=4 * d["T"] * d["h"] * d["d"] + window + entries + metadata,
+    )
 
 
 SPARSE_ATTENTION = define(

@@ -217,8 +217,7 @@ def _describe_kernel(kernel: Kernel) -> dict[str, Any]:
 
 
 def _describe_sample(spec: OpSpec, sample: Any) -> dict[str, Any]:
-    dims = spec.dims(*sample.args)
-    cost = spec.cost(dims)
+    dims, cost = spec.dims(*sample.args), spec.work(*sample.args)
     return {"label": sample.label, "dims": dims, "flops": int(cost.flops), "bytes": int(cost.bytes)}
 
 

@@ -18,7 +18,10 @@ EMBED_STREAMS = define(
     semantics="""Every stream of row t is weight[ids[t]]; pending[t] is one-hot at stream 0. An id outside [0, V)
         gives a zero row (its pending row is one-hot as well) and reads no weight. Zero rows give empty results.""",
     numerics=Exact(),
-    cost=lambda d: Cost(flops=0, bytes=2 * d["T"] * d["D"] * (1 + d["streams"]) + 4 * d["T"] * d["streams"]),
+    cost=lambda d: Cost(
+        flops=0,
+        bytes=4 * d["T"] + 2 * min(d["T"], d["V"]) * d["D"] + d["T"] * d["streams"] * (2 * d["D"] + 4),
+    ),
     samples=samples.embed_streams,
 )
 
@@ -32,7 +35,7 @@ GATHER_ROWS = define(
     semantics="""y[l] = x[rows[l]], bit for bit, in the dtype of x. An index outside [0, N) (-1 is the usual one)
         gives a zero row and reads nothing; N may be 0. Indices may repeat. No selected row influences another.""",
     numerics=Exact(),
-    cost=lambda d: Cost(flops=0, bytes=4 * d["L"] * d["D"]),
+    cost=lambda d: Cost(flops=0, bytes=4 * d["L"] + (min(d["L"], d["N"]) + d["L"]) * d["D"] * d.get("x.itemsize", 2)),
     samples=samples.gather_rows,
 )
 

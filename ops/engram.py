@@ -28,7 +28,10 @@ ENGRAM_HASH = define(
         (n-1)*heads columns, size-major: column (i-1)*heads + j is H_i mod primes[column] + offsets[column]. n >=
         2.""",
     numerics=Exact(),
-    cost=lambda d: Cost(flops=4 * d["T"] * d["C"], bytes=d["T"] * (8 * d["C"] + 8 * d["n"])),
+    cost=lambda d: Cost(
+        flops=4 * d["T"] * d["C"],
+        bytes=d["T"] * (8 * d["C"] + 4 * d["n"]) + 4 * min(d["T"] * d["n"], d["V"]) + 8 * (d["n"] + 2 * d["C"]),
+    ),
     samples=samples.engram_hash,
 )
 
@@ -43,7 +46,10 @@ ENGRAM_GATHER = define(
         must lie in [0, R); other rows of the table are not read (it may be mapped from a file). Offsets row*dh pass
         2^31. Table and rows are on one device, which may be the host.""",
     numerics=Exact(),
-    cost=lambda d: Cost(flops=0, bytes=d["T"] * d["C"] * (2 * d["dh"] * (1 + 1 / 32) + 8)),
+    cost=lambda d: Cost(
+        flops=0,
+        bytes=(min(d["T"] * d["C"], d["R"]) + d["T"] * d["C"]) * (d["dh"] + d["dh"] // 32) + 8 * d["T"] * d["C"],
+    ),
     samples=samples.engram_gather,
 )
 
@@ -68,7 +74,7 @@ ENGRAM_GATE = define(
         the squares of a row overflow, its rsqrt is 0.""",
     numerics=Accumulated("D"),
     cost=lambda d: Cost(
-        flops=9 * d["T"] * d["m"] * d["D"], bytes=2 * d["T"] * d["D"] * (3 * d["m"] + 1) + 4 * d["m"] * d["D"]
+        flops=9 * d["T"] * d["m"] * d["D"], bytes=d["T"] * (2 * d["D"] * (3 * d["m"] + 1) + 1) + 4 * d["m"] * d["D"]
     ),
     samples=samples.engram_gate,
 )

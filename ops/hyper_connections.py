@@ -36,7 +36,7 @@ HC_COEFFICIENTS = define(
     numerics=Accumulated("m*D", output="fp32"),
     cost=lambda d: Cost(
         flops=2 * d["T"] * (3 + d["m"]) * d["m"] ** 2 * d["D"],
-        bytes=2 * d["T"] * d["m"] * d["D"] + 4 * (2 + d["m"]) * d["m"] ** 2 * d["D"],
+        bytes=2 * d["T"] * d["m"] * d["D"] + 4 * (2 + d["m"]) * d["m"] * (d["m"] * d["D"] + 1 + d["T"]) + 12,
     ),
     samples=samples.hc_coefficients,
 )
@@ -52,7 +52,7 @@ HC_COLLAPSE = define(
         sign cancel, and the fp32 error is relative to the terms. A stream with weight zero still takes part: NaN or
         infinity in it gives NaN.""",
     numerics=Accumulated("m"),
-    cost=lambda d: Cost(flops=2 * d["T"] * d["m"] * d["D"], bytes=2 * d["T"] * (d["m"] + 1) * d["D"]),
+    cost=lambda d: Cost(flops=2 * d["T"] * d["m"] * d["D"], bytes=d["T"] * (2 * (d["m"] + 1) * d["D"] + 4 * d["m"])),
     samples=samples.hc_collapse,
 )
 
@@ -72,7 +72,8 @@ HC_EXPAND = define(
         fp32, post[k]*y first, then j ascending. Accumulated, not rounded, as hc_collapse.""",
     numerics=Accumulated("m+1"),
     cost=lambda d: Cost(
-        flops=2 * d["T"] * d["m"] * (d["m"] + 1) * d["D"], bytes=2 * d["T"] * (2 * d["m"] + 1) * d["D"]
+        flops=2 * d["T"] * d["m"] * (d["m"] + 1) * d["D"],
+        bytes=d["T"] * (2 * (2 * d["m"] + 1) * d["D"] + 4 * d["m"] * (d["m"] + 1)),
     ),
     samples=samples.hc_expand,
 )

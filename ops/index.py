@@ -8,6 +8,8 @@ never read.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from . import cache_samples as samples
@@ -28,7 +30,10 @@ INDEX_QUERY_PACK = define(
     semantics="""Rotary embedding of the last 2F channels at the row's position, rounded to bf16, then Q4p in groups of
         32: di/2 bytes of codes (even channel in the low nibble), then di/32 scale bytes.""",
     numerics=Decided(1, "bf16", of="rotated channel; channels that are copied are exact"),
-    cost=lambda d: Cost(flops=8 * d["T"] * d["H"] * d["di"], bytes=2.6 * d["T"] * d["H"] * d["di"]),
+    cost=lambda d: Cost(
+        flops=8 * d["T"] * d["H"] * d["di"],
+        bytes=d["T"] * (d["H"] * (2 * d["di"] + d["di"] // 2 + d["di"] // 32) + 4) + 8 * min(d["T"], d["M"]) * d["F"],
+    ),
     samples=samples.index_query_pack,
 )
 
@@ -36,6 +41,17 @@ _SCORE = """score[t, j] = bf16(sum over heads of head_weight[t, h] * relu(query[
     one rounding; no factor of 1/64. The order of the sums is fixed by static shapes, so a lane's score depends on the
     row's query and that entry alone: not on the number of lanes or rows, nor on the op (full scan or candidate blocks).
     Key j of sequence s is in page block_table[s, j // E] at slot j % E, E = 128/ratio, in the planar layout."""
+
+
+def _score_cost(d: Mapping[str, int], lanes: int, keys: int, indices: int) -> Cost:
+    """Cost of `lanes` scores a row; `keys` are read, of those that the pages hold; `indices`: bytes that name them."""
+    keys = min(keys, d["P"] * 128 // d["ratio"]) if d["T"] else 0
+    row = d["H"] * (d["qb"] + 2) + 2 * lanes + 8
+    return Cost(
+        flops=2.0 * d["T"] * lanes * d["H"] * (d["qb"] * 32 // 17 + 1),
+        bytes=d["T"] * row + keys * d["qb"] + (indices if keys else 0),
+    )
+
 
 INDEX_SCORE = define(
     "index_score",
@@ -58,8 +74,8 @@ INDEX_SCORE = define(
         row sees are not needed and may be -1 in the block table. entries may exceed every visible count, but not
         B * E.""",
     numerics=Accumulated("H*qb*32//17"),
-    cost=lambda d: Cost(
-        flops=2.0 * d["T"] * d["entries"] * d["H"] * (d["qb"] * 32 // 17 + 1), bytes=d["S"] * d["entries"] * d["qb"]
+    cost=lambda d: _score_cost(
+        d, d["entries"], d["S"] * d["entries"], 4 * d["S"] * -(-d["entries"] * d["ratio"] // 128)
     ),
     samples=samples.index_score,
 )
@@ -86,10 +102,7 @@ INDEX_SCORE_BLOCKS = define(
         Blocks are ascending and distinct, -1 after them. Lanes of a -1 block or of an entry >= visible are unspecified
         (the reference writes -infinity).""",
     numerics=Accumulated("H*qb*32//17"),
-    cost=lambda d: Cost(
-        flops=2.0 * d["T"] * d["KB"] * d["block_size"] * d["H"] * (d["qb"] * 32 // 17 + 1),
-        bytes=d["T"] * d["KB"] * d["block_size"] * d["qb"],
-    ),
+    cost=lambda d: _score_cost(d, d["KB"] * d["block_size"], d["T"] * d["KB"] * d["block_size"], 4 * d["T"] * d["KB"]),
     samples=samples.index_score_blocks,
 )
 
@@ -116,7 +129,9 @@ TOPK_SELECT = define(
         visible. Other lanes never take part, whatever they hold. """
     + _ORDER,
     numerics=Exact(),
-    cost=lambda d: Cost(flops=0, bytes=d["T"] * (2.0 * d["N"] + 4 * d["k"])),
+    cost=lambda d: Cost(
+        flops=0, bytes=d["T"] * (d.get("scores.itemsize", 2) * d["N"] + 4 * (d["k"] + 1 + d.get("KB", 0)))
+    ),
     samples=samples.topk_select,
 )
 
@@ -133,7 +148,7 @@ BLOCK_SELECT = define(
         the ceil(visible / block_size) visible blocks, ascending ids, then -1. """
     + _ORDER,
     numerics=Exact(),
-    cost=lambda d: Cost(flops=0, bytes=d["T"] * (2.0 * d["N"] + 4 * d["k"])),
+    cost=lambda d: Cost(flops=0, bytes=d["T"] * (2 * d["N"] + 4 * (d["k"] + 1))),
     samples=samples.block_select,
 )
 

@@ -10,6 +10,8 @@ of rings and pages may be strided, and offsets can pass 2**31 bytes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from . import cache_samples as samples
@@ -24,6 +26,16 @@ SEQ_END = tensor("seq_end", "S", I32)
 STATE_SLOT = tensor("state_slot", "S", I32)
 BLOCK_TABLE = tensor("block_table", "S B", I32)
 ROPE_TABLE = tensor("table", "M F 2", F32)
+_RING_ROWS = (POSITIONS, ROW_SEQ, SEQ_END, STATE_SLOT)
+_ENTRY_ROWS = (POSITIONS, ROW_SEQ, BLOCK_TABLE, ROPE_TABLE, scalar("ratio", int, choices=(1, 2)))
+
+
+def _store_cost(d: Mapping[str, int], channels: int, record: int) -> Cost:
+    """Cost of a store of compressed entries: one row in `ratio` is read, rotated and written as a record."""
+    entries = d["T"] // d["ratio"]
+    metadata = 8 * d["T"] + 4 * min(entries, d["S"] * d["B"]) + 8 * min(entries, d["M"]) * d["F"]
+    return Cost(flops=8 * entries * channels, bytes=entries * (2 * channels + record) + metadata)
+
 
 WINDOW_PACK = define(
     "window_pack",
@@ -36,7 +48,10 @@ WINDOW_PACK = define(
         bf16), then Q8 over all d channels in groups of 32, then one FP8-32 record: d codes, d/32 scale bytes. A group
         with NaN or infinity gets scale byte 255. Zero rows give an empty result. Positions must lie in [0, M).""",
     numerics=Decided(1, "bf16", of="rotated channel; channels that are copied are exact"),
-    cost=lambda d: Cost(flops=8 * d["T"] * d["d"], bytes=d["T"] * (3 * d["d"] + d["d"] // 32 + 8 * d["F"])),
+    cost=lambda d: Cost(
+        flops=8 * d["T"] * d["d"],
+        bytes=d["T"] * (3 * d["d"] + d["d"] // 32 + 4) + 8 * min(d["T"], d["M"]) * d["F"],
+    ),
     samples=samples.window_pack,
 )
 
@@ -47,10 +62,7 @@ WINDOW_STORE = define(
     args=[
         tensor("records", "T rec", U8),
         tensor("ring", "Z R rec", U8, mutable=True, layout="rows"),
-        POSITIONS,
-        ROW_SEQ,
-        SEQ_END,
-        STATE_SLOT,
+        *_RING_ROWS,
     ],
     outs=[],
     dynamic="T S Z",
@@ -58,7 +70,7 @@ WINDOW_STORE = define(
         byte; earlier rows and padding rows are not written, no other byte of the ring changes. Sequences have distinct
         slots.""",
     numerics=Exact(),
-    cost=lambda d: Cost(flops=0, bytes=2 * d["T"] * d["rec"]),
+    cost=lambda d: Cost(flops=0, bytes=2 * min(d["T"], d["S"] * d["R"]) * d["rec"] + 8 * (d["T"] + d["S"])),
     samples=samples.window_store,
 )
 
@@ -82,7 +94,7 @@ COMPRESS_POOL = define(
         in this step if p-1 >= seq_start, else ring[state_slot, (p-1) % L] (index 0 gate, 1 value), which holds the
         state before this step. Rows at even positions and padding rows give zeros, whatever their inputs hold.""",
     numerics=Accumulated("2"),
-    cost=lambda d: Cost(flops=10 * d["T"] * d["d"], bytes=10 * d["T"] * d["d"]),
+    cost=lambda d: Cost(flops=10 * d["T"] * d["d"], bytes=d["T"] * (10 * d["d"] + 8) + 8 * d["S"]),
     samples=samples.compress_pool,
 )
 
@@ -94,10 +106,7 @@ COMPRESSOR_RING_STORE = define(
         tensor("value", "T d", F32),
         tensor("gate", "T d", F32),
         tensor("ring", "Z L 2 d", F32, mutable=True, layout="rows"),
-        POSITIONS,
-        ROW_SEQ,
-        SEQ_END,
-        STATE_SLOT,
+        *_RING_ROWS,
     ],
     outs=[],
     dynamic="T S Z",
@@ -105,7 +114,7 @@ COMPRESSOR_RING_STORE = define(
         p >= seq_end[s] - L; earlier rows and padding rows are not written. Runs after compress_pool, which reads the
         state before the step.""",
     numerics=Exact(),
-    cost=lambda d: Cost(flops=0, bytes=16 * d["T"] * d["d"]),
+    cost=lambda d: Cost(flops=0, bytes=16 * min(d["T"], d["S"] * d["L"]) * d["d"] + 8 * (d["T"] + d["S"])),
     samples=samples.compressor_ring_store,
 )
 
@@ -116,11 +125,7 @@ COMPRESSED_STORE = define(
     args=[
         tensor("latent", "T d", BF16),
         tensor("pages", "P PB", U8, mutable=True, layout="rows"),
-        POSITIONS,
-        ROW_SEQ,
-        BLOCK_TABLE,
-        ROPE_TABLE,
-        scalar("ratio", int, choices=(1, 2)),
+        *_ENTRY_ROWS,
         scalar("record", str, choices=COMPRESSED_RECORDS),
     ],
     outs=[],
@@ -130,7 +135,7 @@ COMPRESSED_STORE = define(
         E4M3 scale; fp8_32: groups of 32, power-of-two scale), written to page block_table[s, j // E] at slot j % E,
         E = 128/ratio. Other rows and padding rows write nothing and may hold anything; no other byte changes.""",
     numerics=Decided(1, "bf16", of="rotated channel; channels that are copied are exact"),
-    cost=lambda d: Cost(flops=8 * d["T"] * d["d"] / d["ratio"], bytes=3 * d["T"] * d["d"] / d["ratio"]),
+    cost=lambda d: _store_cost(d, d["d"], d["PB"] * d["ratio"] // 128),
     samples=samples.compressed_store,
 )
 
@@ -141,18 +146,14 @@ INDEX_KEY_STORE = define(
     args=[
         tensor("key", "T di", BF16),
         tensor("pages", "P 128//ratio*(di//2+di//32)", U8, mutable=True, layout="rows"),
-        POSITIONS,
-        ROW_SEQ,
-        BLOCK_TABLE,
-        ROPE_TABLE,
-        scalar("ratio", int, choices=(1, 2)),
+        *_ENTRY_ROWS,
     ],
     outs=[],
     dynamic="T S P B M",
     semantics="""As compressed_store, with Q4p (groups of 32, power-of-two scale) into the planar index layout: the
         codes of all E entries of the page first, then their scales.""",
     numerics=Decided(1, "bf16", of="rotated channel; channels that are copied are exact"),
-    cost=lambda d: Cost(flops=8 * d["T"] * d["di"] / d["ratio"], bytes=3 * d["T"] * d["di"] / d["ratio"]),
+    cost=lambda d: _store_cost(d, d["di"], d["di"] // 2 + d["di"] // 32),
     samples=samples.index_key_store,
 )
 

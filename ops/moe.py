@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from . import moe_samples as samples
@@ -27,7 +29,7 @@ MOE_GATE = define(
         NaN keys come last, after -infinity, lower id first. weights = s / (sum of the chosen s + 1e-20) * scaling,
         without the bias, summed in slot order. 1 <= k <= E. A NaN that is not chosen does not influence the row.""",
     numerics=Decided(9, "fp32", of="score + |bias| of a selection key"),
-    cost=lambda d: Cost(flops=10 * d["T"] * d["E"], bytes=4 * d["T"] * (d["E"] + 2 * d["k"])),
+    cost=lambda d: Cost(flops=10 * d["T"] * d["E"], bytes=d["T"] * (4 * (d["E"] + 2 * d["k"]) + 1) + 8 * d["E"]),
     samples=samples.moe_gate,
 )
 
@@ -54,9 +56,18 @@ MOE_PACK = define(
         packed row of slot j of token t, -1 where its expert is not local; ids outside every range (-1) are never
         local.""",
     numerics=Exact(),
-    cost=lambda d: Cost(flops=0, bytes=20 * d["T"] * d["k"]),
+    cost=lambda d: Cost(flops=0, bytes=20 * d["T"] * d["k"] + 4 * (d["count"] + 1)),
     samples=samples.moe_pack,
 )
+
+
+def _grouped_cost(d: Mapping[str, int]) -> Cost:
+    rows = d.get("M", d["X"])
+    weights = min(d["E"], rows) * d["N"] * (d["H"] + d["H"] // 16)
+    activations = min(rows, d["X"]) * (2 * d["H"] + d["H"] // 16)
+    metadata = 4 * (d["E"] + 1) + 4 * d.get("M", 0)
+    return Cost(flops=4 * rows * d["N"] * d["H"], bytes=weights + activations + 2 * rows * d["N"] + metadata)
+
 
 GROUPED_LINEAR = define(
     "grouped_linear",
@@ -77,11 +88,7 @@ GROUPED_LINEAR = define(
         output row and 32 channels. offsets ascend from 0. Rows from offsets[E] on are unspecified: neither source_row
         nor x is read for them, `out` is left as it is. Experts without rows are not read. M may be 0.""",
     numerics=Accumulated("2*H"),
-    cost=lambda d: Cost(
-        flops=4 * d.get("M", d["X"]) * d["N"] * d["H"],
-        bytes=min(d["E"], d.get("M", d["X"])) * d["N"] * d["H"] * (1 + 1 / 16)
-        + d.get("M", d["X"]) * (d["H"] * (2 + 1 / 16) + 2 * d["N"]),
-    ),
+    cost=_grouped_cost,
     samples=samples.grouped_linear,
 )
 
@@ -101,7 +108,9 @@ SWIGLU_QUANT = define(
         values as quant_fp8 does, without a bf16 rounding in between. Each row stands alone, so unspecified rows do no
         harm.""",
     numerics=Decided(9, "fp32", of="activation"),
-    cost=lambda d: Cost(flops=5 * d["M"] * d["N"], bytes=d["M"] * d["N"] * (5 + 1 / 32) / 2),
+    cost=lambda d: Cost(
+        flops=5 * d["M"] * d["N"], bytes=d["M"] * (d["N"] * (5 + 1 / 32) / 2 + d.get("weight.itemsize", 0))
+    ),
     samples=samples.swiglu_quant,
 )
 
@@ -116,7 +125,10 @@ MOE_COMBINE = define(
         expert last, one rounding. Slots with position -1 add nothing; rows of y that no position names are not read
         and may hold anything.""",
     numerics=Accumulated("k+1"),
-    cost=lambda d: Cost(flops=(d["k"] + 1) * d["T"] * d["D"], bytes=2 * d["T"] * d["D"] * (d["k"] + 2)),
+    cost=lambda d: Cost(
+        flops=(d["k"] + 1) * d["T"] * d["D"],
+        bytes=2 * d["D"] * (min(d["M"], d["T"] * d["k"]) + 2 * d["T"]) + 4 * d["T"] * d["k"],
+    ),
     samples=samples.moe_combine,
 )
 

@@ -20,7 +20,9 @@ QUANT_FP8 = define(
         448. So zero groups have scale byte 105. A group that holds NaN or infinity has scale byte 255 (NaN) and every
         code 0x7F, so that it stays visible; other groups of the row are not touched by it.""",
     numerics=Exact(),
-    cost=lambda d: Cost(flops=3 * d["T"] * d["K"], bytes=d["T"] * d["K"] * 3 + d["T"] * d["K"] // 32),
+    cost=lambda d: Cost(
+        flops=3 * d["T"] * d["K"], bytes=d["T"] * d["K"] * (d.get("x.itemsize", 2) + 1) + d["T"] * (d["K"] // 32)
+    ),
     samples=samples.quant_fp8,
 )
 

@@ -26,7 +26,10 @@ ROPE = define(
         multiply-add is allowed. Accumulated, not rounded: the two products may cancel, and the fp32 error is relative
         to them, so it can be many units in the last place of a small result.""",
     numerics=Accumulated("2"),
-    cost=lambda d: Cost(flops=6 * d["T"] * d["h"] * d["F"], bytes=4 * d["T"] * d["h"] * d["d"] + 8 * d["T"] * d["F"]),
+    cost=lambda d: Cost(
+        flops=6 * d["T"] * d["h"] * d["F"],
+        bytes=4 * d["T"] * (d["h"] * d["d"] + 1) + 8 * min(d["T"], d["M"]) * d["F"],
+    ),
     samples=samples.rope,
 )
 

@@ -95,9 +95,18 @@ def fixed31(fraction: float) -> int:
     return math.floor(fraction * FIXED_ONE)
 
 
-def _cost(d: Mapping[str, int], flops: float, reads: int = 1, writes: int = 0) -> Cost:
-    """Work per logit and passes over the logits; per-row vectors are left out."""
-    return Cost(flops * d["L"] * d["V"], 4.0 * d["L"] * d["V"] * (reads + writes))
+def _cost(d: Mapping[str, int], flops: float, row: int) -> Cost:
+    """Work per logit, one pass over the logits, and the bytes that a row reads and writes besides."""
+    optional = ("inv_temperature", "threshold", "last_id", "top_k", "top_p", "min_p")
+    row += sum(d.get(f"{name}.itemsize", 0) for name in optional)
+    return Cost(flops * d["L"] * d["V"], d["L"] * (4 * d["V"] + row))
+
+
+def _adjust_cost(d: Mapping[str, int]) -> Cost:
+    row = 4 * d["V"] + 4 * d.get("penalties.itemsize", 0) + -(-d["V"] // 32) * d.get("bitmask.itemsize", 0)
+    offsets = (d["L"] + 1) * (d.get("stat_offsets.itemsize", 0) + d.get("bias_offsets.itemsize", 0))
+    pass_over = _cost(d, 1, row)
+    return Cost(pass_over.flops, pass_over.bytes + offsets + 8 * (d.get("N", 0) + d.get("M", 0)))
 
 
 ADJUST_LOGITS = define(
@@ -123,7 +132,7 @@ ADJUST_LOGITS = define(
         bit (i mod 32 of word i//32, least significant first) is clear become -inf, NaN included; bits past
         V are not read. The groups (penalties with their statistics, bias, bitmask) are each given whole or
         not at all. Entries past the last offset are not read. NaN and infinities otherwise follow IEEE 754.""",
-    numerics=Exact(), cost=lambda d: _cost(d, 1, 1, 1), samples=samples.adjust_logits,
+    numerics=Exact(), cost=_adjust_cost, samples=samples.adjust_logits,
 )  # fmt: skip
 
 
@@ -184,7 +193,7 @@ SAMPLE_FILTER = define(
         largest values: all of them weigh 2**31 and everything finite weighs 0. If every token above -inf is
         kept, threshold is -inf and last_id -1. Zeros in max_logit and threshold are +0. Invalid rows (any
         NaN, or nothing above -inf): max_logit -inf, max_id 0, threshold +inf, last_id -1, count 0, mass 0.""",
-    numerics=Exact(), cost=lambda d: _cost(d, 20), samples=samples.sample_filter,
+    numerics=Exact(), cost=lambda d: _cost(d, 20, 28), samples=samples.sample_filter,
 )  # fmt: skip
 
 
@@ -226,7 +235,7 @@ SAMPLE_DRAW = define(
         (seed low, seed high) and counter (position low, position high, purpose, i // 4). If every kept
         score is -inf (products past the fp32 range), max_id. The result is always a kept token. It depends
         on the row's logits, filter, seed, position and purpose alone.""",
-    numerics=Exact(), cost=lambda d: _cost(d, 100), samples=samples.sample_draw,
+    numerics=Exact(), cost=lambda d: _cost(d, 100, 28), samples=samples.sample_draw,
 )  # fmt: skip
 
 
@@ -268,7 +277,7 @@ TOKEN_LOGPROBS = define(
     outs=[result("logprobs", "L", F32)],
     dynamic="L",
     semantics=_LOGPROB + """ Token -1, tokens that are not kept, and invalid rows: -9999. Tokens are below V.""",
-    numerics=Exact(), cost=lambda d: _cost(d, 20), samples=samples.token_logprobs,
+    numerics=Exact(), cost=lambda d: _cost(d, 20, 8), samples=samples.token_logprobs,
 )  # fmt: skip
 
 
@@ -308,7 +317,7 @@ SMALLER_MASS = define(
     dynamic="L",
     semantics="""Sum of the fixed-point weights (see sample_filter) of the kept tokens whose logit is strictly below
         that of the given token. Token -1 and invalid rows: 0. Tokens are below V.""",
-    numerics=Exact(), cost=lambda d: _cost(d, 20), samples=samples.smaller_mass,
+    numerics=Exact(), cost=lambda d: _cost(d, 20, 16), samples=samples.smaller_mass,
 )  # fmt: skip
 
 
@@ -342,7 +351,7 @@ TOP_LOGPROBS = define(
     + _LOGPROB
     + """ Places past the kept set, and all places of invalid rows: id -1, value -9999. The first j places do not
         depend on k.""",
-    numerics=Exact(), cost=lambda d: _cost(d, 20), samples=samples.top_logprobs,
+    numerics=Exact(), cost=lambda d: _cost(d, 20, 8 * d["k"]), samples=samples.top_logprobs,
 )  # fmt: skip
 
 

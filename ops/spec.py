@@ -148,7 +148,11 @@ class WeightHandle:
 
 @dataclass(frozen=True)
 class Cost:
-    """Work of one call: floating-point operations, and the fewest bytes it must move."""
+    """Work of one call: floating-point operations, and the fewest bytes it must move.
+
+    Every byte that is read or written counts once, however often a kernel comes back to it. Dims and dtypes decide, not
+    values: every row and lane counts as used, and indices as naming different places, as far as there are any.
+    """
 
     flops: float
     bytes: float
@@ -213,6 +217,13 @@ class OpSpec:
         from .check import bind_dims
 
         return bind_dims(self, args)
+
+    def work(self, *args: Any) -> Cost:
+        """Cost of a call: `cost` of its dims, of its bools as 0 or 1, and of 'NAME.itemsize' of every tensor given."""
+        given = {k.name: v for k, v in zip(self.args, args, strict=True)}
+        bools = {name: int(value) for name, value in given.items() if isinstance(value, bool)}
+        widths = {f"{a.name}.itemsize": given[a.name].element_size() for a in self.tensors if given[a.name] is not None}
+        return self.cost(self.dims(*args) | bools | widths)
 
     def kernel(self, *args: Any) -> Kernel:
         """The kernel that would run a call."""

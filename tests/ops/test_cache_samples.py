@@ -41,8 +41,6 @@ def test_samples_keep_the_spec(spec: OpSpec) -> None:
     seen = samples(spec)
     for sample in seen:
         dims = spec.dims(*sample.args)
-        cost = spec.cost(dims)
-        assert cost.flops >= 0 and cost.bytes >= 0
         args = copy(sample.args)
         got = spec.run(*args)
         assert (got is None) == (not spec.outs)

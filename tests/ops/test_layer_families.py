@@ -68,15 +68,6 @@ def test_arguments_are_left_alone_and_results_are_repeatable(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_cost_grows_with_rows_and_is_never_negative(op: str) -> None:
-    spec = SPECS[op]
-    dims = {**spec.dims(*samples(spec)[-1].args)}
-    few = spec.cost({**dims, **dict.fromkeys(spec.dynamic, 1)})
-    many = spec.cost({**dims, **dict.fromkeys(spec.dynamic, 64)})
-    assert 0 <= few.flops <= many.flops and 0 < few.bytes < many.bytes
-
-
-@pytest.mark.parametrize("op", OPS)
 def test_semantics_say_something_about_every_output(op: str) -> None:
     assert len(SPECS[op].semantics) > 80
 
