@@ -201,6 +201,12 @@ def _check_layout(spec: OpSpec, arg: TensorArg, value: torch.Tensor) -> None:
         raise spec.error(f"{arg.name} must have unit stride in its last dim, got strides {value.stride()}")
 
 
+def scalar_range(arg: ScalarArg) -> tuple[float, float]:
+    """Least and greatest value of a number, dims aside."""
+    high = FLOAT_MAX if arg.type is float else INT_MAX
+    return (-high if arg.low is None else arg.low), high
+
+
 def _check_scalar(spec: OpSpec, arg: ScalarArg, value: Any, bound: Mapping[str, int]) -> None:
     if value is None and arg.optional:
         return
@@ -209,13 +215,17 @@ def _check_scalar(spec: OpSpec, arg: ScalarArg, value: Any, bound: Mapping[str, 
         raise spec.error(f"{arg.name} must be {arg.type.__name__}, got {short(value)}")
     if arg.choices and value not in arg.choices:
         raise spec.error(f"{arg.name} must be one of {', '.join(map(repr, arg.choices))}, got {short(value)}")
-    if isinstance(value, float | int) and arg.type is float and not abs(value) <= FLOAT_MAX:
-        raise spec.error(f"{arg.name} must be a finite number of fp32, got {short(value)}")
-    if isinstance(value, int) and arg.type is int:
-        most = INT_MAX if arg.most is None else arg.most.value(bound)
-        if not arg.low <= value <= most:
+    if not isinstance(value, int | float) or arg.type is bool:
+        return
+    low, high = scalar_range(arg)
+    if arg.type is float and not low <= value <= high:
+        least = "" if arg.low is None else f", at least {arg.low}"
+        raise spec.error(f"{arg.name} must be a finite number of fp32{least}, got {short(value)}")
+    if arg.type is int:
+        most = high if arg.most is None else arg.most.value(bound)
+        if not low <= value <= most:
             name = "" if arg.most is None else f" ({arg.most.text})"
-            raise spec.error(f"{arg.name} must lie in {arg.low}..{most}{name}, got {short(value)}")
+            raise spec.error(f"{arg.name} must lie in {low}..{most}{name}, got {short(value)}")
 
 
 def _describe(tensor: torch.Tensor) -> str:

@@ -197,10 +197,11 @@ def _describe_arg(arg: Arg) -> dict[str, Any]:
 
 
 def _range(arg: ScalarArg) -> str:
-    """Bounds of an integer that say more than its type."""
-    if arg.type is not int or arg.choices:
+    """Bounds of a number that say more than its type."""
+    if arg.type not in (int, float) or arg.choices:
         return ""
-    return " ".join(filter(None, (f"from {arg.low}" if arg.low else "", f"to {arg.most.text}" if arg.most else "")))
+    low = arg.low is not None and (arg.low != 0 or arg.type is float)
+    return " ".join(filter(None, (f"from {arg.low}" if low else "", f"to {arg.most.text}" if arg.most else "")))
 
 
 def _describe_kernel(kernel: Kernel) -> dict[str, Any]:

@@ -121,9 +121,9 @@ def _tensor_lines(spec: OpSpec, arg: TensorArg, first: bool) -> tuple[list[str],
 
 def _range_check(arg: ScalarArg) -> str:
     """The range of a scalar that no key holds. Chained comparisons are false for NaN."""
-    from .check import FLOAT_MAX, INT_MAX
+    from .check import scalar_range
 
-    low, high = (-FLOAT_MAX, FLOAT_MAX) if arg.type is float else (arg.low, INT_MAX)
+    low, high = scalar_range(arg)
     return f"{low!r} <= {arg.name} <= {high!r}"
 
 

@@ -63,7 +63,7 @@ ENGRAM_GATE = define(
         tensor("q_weight", "m D", BF16),
         tensor("k_weight", "m D", BF16),
         tensor("image", "T", BOOL),
-        scalar("eps", float),
+        scalar("eps", float, low=0),
     ],
     outs=[result("x_new", "T m D", BF16, in_place="x")],
     dynamic="T",

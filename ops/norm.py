@@ -12,7 +12,7 @@ RMS_NORM = define(
     "rms_norm",
     version=0,
     family="norm",
-    args=[tensor("x", "T D", BF16, layout="rows"), tensor("weight", "D", BF16), scalar("eps", float)],
+    args=[tensor("x", "T D", BF16, layout="rows"), tensor("weight", "D", BF16), scalar("eps", float, low=0)],
     outs=[result("y", "T D", BF16)],
     dynamic="T",
     semantics="""y = bf16(x * rsqrt(mean(x^2) + eps) * weight), products from left to right in fp32, one rounding at

@@ -86,7 +86,8 @@ class ScalarArg:
         name, type, static.
         optional: None may be passed.
         choices: the values allowed; empty for any.
-        low: least value of an integer; the greatest is 2**31 - 1, and no float may be NaN or infinite.
+        low: least value; None for a float without one. The greatest integer is 2**31 - 1, and no float may be NaN or
+            infinite.
         most: a dim that an integer may not exceed.
     """
 
@@ -95,7 +96,7 @@ class ScalarArg:
     static: bool
     optional: bool = False
     choices: tuple[Any, ...] = ()
-    low: int = 0
+    low: int | None = 0
     most: Dim | None = None
 
 
@@ -283,10 +284,12 @@ def scalar(
     static: bool | None = None,
     optional: bool = False,
     choices: Sequence[Any] = (),
-    low: int = 0,
+    low: int | None = None,
     most: str | None = None,
 ) -> ScalarArg:
-    """Describe a scalar argument; static unless it is a float or said otherwise."""
+    """Describe a scalar argument; static unless it is a float or said otherwise; integers start at 0 by default."""
+    if low is None and kind is not float:
+        low = 0
     is_static = kind is not float if static is None else static
     return ScalarArg(name, kind, is_static, optional, tuple(choices), low, None if most is None else Dim.parse(most))
 

@@ -266,6 +266,7 @@ def test_scalars_outside_the_signature_are_checked_on_every_call(
 
 
 def call_rms_norm(eps: Any) -> Any:
+    reference.backend.load()
     return SPECS["rms_norm"].run(torch.ones(2, 32, dtype=BF16), torch.ones(32, dtype=BF16), eps)
 
 
@@ -274,6 +275,21 @@ def test_floats_are_checked_on_every_call(eps: Any) -> None:
     assert call_rms_norm(1e-6).equal(call_rms_norm(0)) is not None
     with pytest.raises(ContractError, match="eps must be"):
         call_rms_norm(eps)
+
+
+@pytest.mark.parametrize("eps", [-1, -1e-30])
+@pytest.mark.parametrize("seen", [False, True])
+def test_floats_have_a_least_value(eps: float, seen: bool) -> None:
+    SPECS["rms_norm"].run.__globals__["_table"].clear()
+    if seen:
+        call_rms_norm(1e-6)
+    with pytest.raises(ContractError, match="eps must be a finite number of fp32, at least 0, got -1"):
+        call_rms_norm(eps)
+
+
+def test_every_epsilon_has_a_least_value() -> None:
+    found = {(s.name, a.name): a.low for s in SPECS.values() for a in s.args if a.name.endswith("eps")}
+    assert set(found.values()) == {0} and len(found) == 4
 
 
 def test_integers_have_bounds() -> None:
