@@ -26,6 +26,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "engram_parallel_size": ((0, 1), "sharded Engram tables come with the parallel runtime"),
     "engine_rank": ((0,), "several engines come with the parallel runtime"),
     "engine_group_rank": ((0,), "several engine groups come with the parallel runtime"),
+    "offline_inference": ((False,), "an engine is the same either way; LLM is the offline entry point"),
     "ignore_len": ((128 << 20,), "upstream never reads it; use max_model_len"),
     "lookahead_tokens": (
         (0,),
@@ -55,7 +56,6 @@ class EngineArgs:
         tokens_per_block: -1 or 128, the page size.
         disable_log_stats: no log line of throughput and pool use.
         revision, tokenizer_revision: revision of a hub id.
-        offline_inference: set by `LLM`; an engine built directly serves and has False.
         num_pages: pages of the cache pool; None sizes it from the memory.
         device: torch device; None takes the one of the backend.
         backend: kernels to use: cuda, ascend, reference (or nvidia, ascend, cpu); None takes the detected one.
@@ -125,7 +125,7 @@ class EngineArgs:
                 raise InvalidArgumentError(name, value, "a non-empty string or None")
         for name, choices in (("load_format", LOAD_FORMATS), ("engram_storage", ENGRAM_STORAGES)):
             check_choice(name, getattr(self, name), choices, f"one of {', '.join(choices)}")
-        for name in ("disable_log_stats", "stop_preempted_request", "chunked_prefill", "offline_inference"):
+        for name in ("disable_log_stats", "stop_preempted_request", "chunked_prefill"):
             check_bool(name, getattr(self, name))
         if self.seed is not None:
             self.seed = check_int("seed", self.seed, 0, SEED_MAX, also="None")

@@ -35,7 +35,7 @@ class LLM:
         gpu_memory_utilization: in (0, 1]: part of the device's memory that weights and caches may fill.
         decode_sequence: `generate` returns strings; otherwise lists of `RequestOutput`.
         arguments: any other field of `EngineArgs`. Unlike there, `disable_log_stats` is True and
-            `stop_preempted_request` False by default.
+            `stop_preempted_request` False by default, and `offline_inference` is True.
 
     Raises:
         InvalidArgumentError, NotSupportedError: an argument or an environment variable.
@@ -57,8 +57,9 @@ class LLM:
     ) -> None:
         if not isinstance(decode_sequence, bool):
             raise InvalidArgumentError("decode_sequence", decode_sequence, "True or False")
-        if arguments.setdefault("offline_inference", True) is not True:
-            raise InvalidArgumentError("offline_inference", arguments["offline_inference"], "True: LLM is offline")
+        offline = arguments.pop("offline_inference", True)  # nothing follows from it: this class is what it means
+        if offline is not True:
+            raise InvalidArgumentError("offline_inference", offline, "True: LLM is offline")
         arguments.setdefault("disable_log_stats", True)
         arguments.setdefault("stop_preempted_request", False)
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -51,8 +51,8 @@ SAMPLING_REFUSED: Mapping[str, tuple[str, str]] = {
 ARGUMENT_TESTS: Mapping[str, str] = {
     "model": _LOADER + "test_the_model_directory_and_the_tokenizer_of_another",
     "tokenizer": _LOADER + "test_the_model_directory_and_the_tokenizer_of_another",
-    "revision": _LOADER + "test_a_revision_of_a_local_model_is_refused",
-    "tokenizer_revision": _LOADER + "test_a_revision_of_a_local_model_is_refused",
+    "revision": _LOADER + "test_revisions_reach_the_hub",
+    "tokenizer_revision": _LOADER + "test_revisions_reach_the_hub",
     "load_format": _LOADER + "test_dummy_weights_need_no_shards",
     "seed": _ADMISSION + "test_an_engine_seed_makes_default_seeds_repeat",
     "max_model_len": _ARGS + "test_max_model_len",
@@ -63,7 +63,6 @@ ARGUMENT_TESTS: Mapping[str, str] = {
     "stop_preempted_request": _ENGINE + "test_a_preempted_request_may_end_instead",
     "tokens_per_block": _ARGS + "test_bad_values_name_the_argument",
     "disable_log_stats": _LOADER + "test_log_lines_follow_the_argument_and_the_interval",
-    "offline_inference": _LLM + "test_bad_constructor_arguments_fail_before_anything_is_loaded",
     "num_pages": _ARGS + "test_the_pool_must_hold_one_longest_request",
     "device": _LOADER + "test_the_device_and_the_backend_are_checked",
     "backend": _LOADER + "test_the_device_and_the_backend_are_checked",
@@ -101,9 +100,9 @@ CALL_REFUSED: Mapping[str, tuple[str, str]] = {
 
 VARIABLE_TESTS: Mapping[str, str] = {
     "ACCELERATOR": "tests/hal/test_catalog.py::test_an_argument_beats_the_environment",
-    "STRICT_KERNELS": "tests/hal/test_registry.py::test_strict_mode_refuses_the_fallback_but_not_a_pin",
-    "PIN": "tests/hal/test_registry.py::test_pin_syntax",
-    "BATCH_INVARIANT": "tests/hal/test_registry.py::test_invariance_is_given_up_by_an_explicit_zero_only",
+    "STRICT_KERNELS": "tests/hal/test_registry.py::test_the_strict_variable_refuses_the_fallback",
+    "PIN": "tests/hal/test_registry.py::test_the_pin_variable_chooses_the_kernel",
+    "BATCH_INVARIANT": "tests/hal/test_registry.py::test_the_invariance_variable_lets_fast_kernels_run",
     "CACHE_DIR": "tests/model/test_presets.py::test_preset_is_made_once",
     "HF_MODEL_DIR": _LOADER + "test_the_model_directory_of_the_environment",
     "GLOO_TIMEOUT": _LOADER + "test_the_deadline_of_collectives_comes_from_the_environment",
@@ -111,9 +110,9 @@ VARIABLE_TESTS: Mapping[str, str] = {
     "PREFILL_MAX_SUM_SEQLEN_K": _LOADER + "test_the_cap_on_summed_lengths_comes_from_the_environment",
     "LOGGING_INTERVAL_STEP": _LOADER + "test_log_lines_follow_the_argument_and_the_interval",
     "ENGRAM_FORCE_GPU_STORAGE": _LOADER + "test_where_the_engram_tables_live",
-    "COMPUTE_SUM_SMALLER_PROBS": _SAMPLER + "test_the_configuration_comes_from_the_environment",
-    "SAMPLER_FORCE_TOPK": _SAMPLER + "test_the_configuration_comes_from_the_environment",
-    "DECODE_TOKEN_BLACKLIST": _SAMPLER + "test_the_configuration_comes_from_the_environment",
+    "COMPUTE_SUM_SMALLER_PROBS": _LOADER + "test_the_variables_of_sampling_act_on_what_is_drawn",
+    "SAMPLER_FORCE_TOPK": _LOADER + "test_the_variables_of_sampling_act_on_what_is_drawn",
+    "DECODE_TOKEN_BLACKLIST": _LOADER + "test_the_variables_of_sampling_act_on_what_is_drawn",
 }
 
 
@@ -203,6 +202,8 @@ Where these differ from upstream:
 - `first_n_token_no_eos` acts for any number of tokens.
 - `eos_id` acts: None takes the tokenizer's.
 - A batch with an invalid request raises before anything runs; prompts of max_model_len tokens or more are refused.
+- `offline_inference=True` is said by `LLM` and changes nothing else, so an engine of its own refuses it.
+- `generation_config.json` of a checkpoint is not read, see [engine](engine.md#sampling-defaults).
 - Drafting does not exist yet: leaving `DEEPINFER_USE_NEXTN_DECODE` unset means none, and so does 0.
 """
 

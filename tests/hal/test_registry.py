@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -90,6 +91,52 @@ def test_invariance_is_given_up_by_an_explicit_zero_only(monkeypatch: pytest.Mon
         assert Registry().allow_fast is allowed
     monkeypatch.undo()
     env.rearm("DEEPINFER_BATCH_INVARIANT")
+
+
+@pytest.fixture
+def variables(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Registry]]:
+    """Makes a registry under environment variables, with kernels of an active backend beside the reference's."""
+    from deepinfer.hal import env
+
+    def under(*kernels: Kernel, **values: str) -> Registry:
+        for name in ("PIN", "STRICT_KERNELS", "BATCH_INVARIANT"):
+            monkeypatch.delenv(f"DEEPINFER_{name}", raising=False)
+            if name in values:
+                monkeypatch.setenv(f"DEEPINFER_{name}", values[name])
+        env.rearm()
+        registry = Registry()
+        for one in (kernel("reference"), *kernels):
+            registry.add(one)
+        registry.activate("cuda")
+        return registry
+
+    yield under
+    monkeypatch.undo()
+    env.rearm()
+
+
+def test_the_pin_variable_chooses_the_kernel(variables: Callable[..., Registry]) -> None:
+    kernels = (kernel("cuda", name="best", priority=9), kernel("cuda", name="other"))
+    for text, chosen in (("", "cuda:best"), ("no*=cuda:other", "cuda:other"), ("rms_norm=reference", "cuda:best")):
+        assert variables(*kernels, PIN=text).select(signature()).id == chosen
+    assert variables(*kernels, PIN="noop=reference").select(signature()).backend == "reference"
+    with pytest.raises(KernelError, match="pinned to 'npu'"):
+        variables(*kernels, PIN="noop=npu").select(signature())
+
+
+def test_the_strict_variable_refuses_the_fallback(variables: Callable[..., Registry]) -> None:
+    call = signature(device_type="cuda")
+    for values in ({}, {"STRICT_KERNELS": "0"}):
+        assert variables(**values).select(call).backend == "reference"
+    with pytest.raises(KernelError, match="strict mode"):
+        variables(STRICT_KERNELS="1").select(call)
+
+
+def test_the_invariance_variable_lets_fast_kernels_run(variables: Callable[..., Registry]) -> None:
+    fast = kernel("cuda", fast=True)
+    for values in ({}, {"BATCH_INVARIANT": "1"}):
+        assert variables(fast, **values).select(signature()).backend == "reference"
+    assert variables(fast, BATCH_INVARIANT="0").select(signature()).backend == "cuda"
 
 
 def test_pins_narrow_by_glob_and_nest(registry: Registry) -> None:

@@ -28,7 +28,6 @@ BAD: dict[str, list[Any]] = {
     "disable_log_stats": [1, None],
     "stop_preempted_request": [0, None],
     "chunked_prefill": [1, None],
-    "offline_inference": [1, None],
     "engine_type": ["DECODE", 3, -1, None, True, np.array([0, 1])],
     "tokens_per_block": [0, 64, 256, None, 128.0, np.array([1, 2])],
     "num_pages": [0, -1, 1.5],
@@ -45,6 +44,7 @@ UNSUPPORTED: dict[str, list[Any]] = {
     "ignore_len": [0, 1024],
     "lookahead_tokens": [16],
     "engine_type": ["PROMPT", "COMPLETION", 1, 2],
+    "offline_inference": [True, 0, None],
 }
 
 

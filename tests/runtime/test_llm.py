@@ -195,6 +195,12 @@ def test_bad_constructor_arguments_fail_before_anything_is_loaded(
         LLM("/nowhere", **arguments)
 
 
+def test_an_llm_is_offline_whether_that_is_said_or_not() -> None:
+    for arguments in ({}, {"offline_inference": True}):
+        with pytest.raises(InvalidArgumentError, match="model: got '/nowhere'"):
+            LLM("/nowhere", **arguments)
+
+
 def test_progress_bar_counts_samples(make_engine: Any, capsys: pytest.CaptureFixture[str]) -> None:
     params = SEEDED.copy()
     params.n = 2

@@ -171,6 +171,23 @@ def test_where_the_engram_tables_live(setting: Any, options: Any) -> None:
     assert options()["engram_storage"] == "host"
 
 
+def test_the_variables_of_sampling_act_on_what_is_drawn(setting: Any, model: Model) -> None:
+    def drawn() -> list[Any]:
+        engine = build(model).engine
+        engine.add_request(None, 0, SamplingParams(max_tokens=12, temperature=9.0, seq_seed=1, top_logprobs=3), [0, 50])
+        return [output for _ in range(12) for output in engine.step()]
+
+    free = drawn()
+    assert any(o.token_id < 256 for o in free) and {o.sum_smaller_probs for o in free} == {-1.0}
+    assert any(o.token_id not in o.top_token_ids for o in free)
+    setting(DECODE_TOKEN_BLACKLIST="0..255")
+    assert all(o.token_id > 255 for o in drawn())
+    setting(SAMPLER_FORCE_TOPK="3")
+    assert all(o.token_id in o.top_token_ids for o in drawn())
+    setting(COMPUTE_SUM_SMALLER_PROBS="1")
+    assert all(0 <= o.sum_smaller_probs < 1 for o in drawn())
+
+
 def test_the_blacklist_is_checked_against_the_vocabulary(setting: Any, model: Model) -> None:
     setting(DECODE_TOKEN_BLACKLIST="0..3,5000")
     with pytest.raises(InvalidArgumentError, match=r"DEEPINFER_DECODE_TOKEN_BLACKLIST: got '5000\.\.5000'"):
@@ -209,6 +226,36 @@ def test_a_revision_of_a_local_model_is_refused(options: Any, model: Model) -> N
         build(model, tokenizer=str(model.path), tokenizer_revision="main")
     with pytest.raises(InvalidArgumentError, match="tokenizer_revision.*unless tokenizer"):
         LLMEngine.from_engine_args(EngineArgs(model="tiny", tokenizer_revision="main"))
+
+
+def test_revisions_reach_the_hub(options: Any, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str | None, str | None]] = []
+
+    def resolve(name: str | None, *, revision: str | None = None) -> Path:
+        asked.append((name, revision))
+        return resolve_model("tiny")
+
+    monkeypatch.setattr(loader, "resolve_model", resolve)
+    assert options(model="a/b", revision="v1")["path"] == resolve_model("tiny")
+    build(model, tokenizer="c/d", tokenizer_revision="v2")
+    assert asked == [("a/b", "v1"), ("c/d", "v2")]
+
+
+def test_the_generation_config_of_a_checkpoint_is_not_read(model: Model, tmp_path: Path) -> None:
+    assert model.path is not None
+    for file in model.path.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    (tmp_path / "generation_config.json").unlink()
+
+    def drawn(path: str) -> list[int]:
+        with LLM(path, max_num_seqs=1, num_pages=2, max_model_len=64, decode_sequence=False) as llm:
+            (outputs,) = llm.generate("Once", SamplingParams(max_tokens=4, seq_seed=5, ignore_eos=True), use_tqdm=False)
+        return [output.token_id for output in outputs]
+
+    expected = drawn(str(model.path))
+    assert drawn(str(tmp_path)) == expected
+    (tmp_path / "generation_config.json").write_text('{"temperature": 0, "top_k": 1, "eos_token_id": [')
+    assert drawn(str(tmp_path)) == expected
 
 
 def test_dummy_weights_need_no_shards(tmp_path: Path) -> None:
