@@ -61,6 +61,7 @@ class LLMEngine:
         self._aborted: list[Request] = []
         self._ready: list[RequestOutput] = []
         self._search: Isolation | None = None
+        self._distrusted: set[int] = set()
         self._in_flight = False
         self._closed = False
         self._progress = ProgressLog(config.log_interval)
@@ -270,7 +271,7 @@ class LLMEngine:
         trial = [] if self._search is None else self._search.trial()
         work = self._carry_out(plan_step(self._queues.snapshot(trial), self.config.limits))
         if trial and not work and self._search is not None:
-            self._search.skip()  # there is no room beside those that pause
+            self._search.skip()  # those on trial had room when they failed; if not, that must not stop the engine
         return work
 
     def _carry_out(self, plan: StepPlan) -> list[Work]:
@@ -308,7 +309,7 @@ class LLMEngine:
 
     def _start_search(self, work: Sequence[Work], error: Exception) -> None:
         if self._search is None:
-            self._search = Isolation()
+            self._search = Isolation(self._distrusted)
             log.warning("a step of %d requests failed, each is tried again: %s", len(work), describe(error))
         self._search.step_failed(work, error)
 
@@ -317,9 +318,8 @@ class LLMEngine:
         search = self._search
         if search is None or (search.trial() and not search.healthy):
             return
-        if not search.healthy and search.failed:
-            if search.call_witness(self._queues):
-                return
+        if not search.healthy and search.failed and search.call_witness(self._queues):
+            return
         guilty = search.take_guilty()
         if not search.trial():
             self._search = None

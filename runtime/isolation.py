@@ -27,17 +27,22 @@ MACHINE_FAULTS = (MemoryError, DeviceFaultError)
 class Isolation:
     """One search, from the step that failed to the verdicts.
 
+    Args:
+        distrusted: keys of requests that failed on their own since one got through, in searches before this one too;
+            kept up here. They are no witnesses, so that a caller who goes on after an error meets others.
+
     Attributes:
         healthy: whether some request got through since the step failed, so that the machine works.
         failed: requests that failed on their own, with their errors; in no group any more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, distrusted: set[int]) -> None:
         self.healthy = False
         self.failed: list[tuple[Request, Exception]] = []
         self._groups: list[list[Request]] = []
         self._goals: dict[int, int] = {}
-        self._witnesses: set[int] = set()
+        self._distrusted = distrusted
+        self._witnesses = 0
         self._started = False
 
     def step_failed(self, work: Sequence[Work], error: Exception) -> None:
@@ -50,6 +55,7 @@ class Isolation:
         self._groups = [[one for one in group if one not in suspects] for group in self._groups]
         if len(work) == 1 and self._started:
             self.failed += [(one, error) for one in suspects]
+            self._distrusted.update(one.key for one in suspects)
         else:
             half = (len(suspects) + 1) // 2
             self._groups += [suspects[half:], suspects[:half]]
@@ -58,7 +64,9 @@ class Isolation:
     def step_passed(self, work: Sequence[Work]) -> None:
         """Takes note of a step that ran."""
         # Rows before the point of failure prove nothing: the machine could compute them before, too.
-        self.healthy |= any(item.end >= self._goals.get(item.request.key, 0) for item in work)
+        if any(item.end >= self._goals.get(item.request.key, 0) for item in work):
+            self.healthy = True
+            self._distrusted.clear()
 
     def trial(self) -> list[Request]:
         """The only requests that may run in the next step; empty when all have been tried."""
@@ -72,17 +80,16 @@ class Isolation:
 
     def skip(self) -> None:
         """Gives up a group that cannot run now."""
-        self._groups.pop()
+        self._distrusted.update(one.key for one in self._groups.pop())
 
     def call_witness(self, others: Iterable[Request]) -> bool:
         """Tries one of the other requests. False when there are none, or enough have failed already."""
-        tried = self._witnesses | {request.key for request, _ in self.failed}
-        if len(self._witnesses) >= MOST_WITNESSES:
+        if self._witnesses == MOST_WITNESSES:
             return False
-        witness = next((one for one in others if one.key not in tried), None)
+        witness = next((one for one in others if one.key not in self._distrusted), None)
         if witness is None:
             return False
-        self._witnesses.add(witness.key)
+        self._witnesses += 1
         self._goals[witness.key] = witness.computed + 1
         self._groups.append([witness])
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepinfer.hal.errors import DeviceFaultError
+from deepinfer.runtime import engine as engine_module
 from deepinfer.runtime.engine import LLMEngine
 from deepinfer.runtime.execute import Work
 from deepinfer.runtime.params import SamplingParams
+from deepinfer.runtime.planner import Limits, Snapshot, StepPlan, plan_step
 from engines import FREE, Faulty, alone, bits, build_engine, drain, tokens
 
 PARAMS = {"max_tokens": 6, "prompt_logprobs": True, **FREE}
@@ -78,6 +81,57 @@ def test_the_search_takes_a_number_of_steps_like_the_logarithm() -> None:
     while engine.get_num_unfinished_requests() == 64:
         engine.step()
     assert engine.executor.steps <= 2 * 6 + 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("neighbours", [0, 1])
+def test_a_request_that_fails_in_a_later_chunk_is_found_there(neighbours: int) -> None:
+    def fault(work: Sequence[Work]) -> Exception | None:
+        return ValueError("token 9") if any(w.request.request_id == "bad" and w.end > 8 for w in work) else None
+
+    engine = engine_with(fault, max_tokens=4, max_requests=4)
+    for i in range(neighbours):
+        engine.add_request(None, i, SamplingParams(**PARAMS), [4 + i])
+    engine.add_request(None, "bad", SamplingParams(**PARAMS), [9] * 20)
+    outputs = drain(engine, limit=60)
+    assert [o.error for o in outputs[("bad", 0)]] == ["ValueError: token 9"]
+    for i in range(neighbours):
+        assert bits(outputs[(i, 0)]) == bits(alone([4 + i], SamplingParams(**PARAMS)))
+
+
+def test_what_a_failed_step_had_computed_is_let_go() -> None:
+    class Activations:
+        pass
+
+    alive: list[weakref.ref[Activations]] = []
+
+    def fault(work: Sequence[Work]) -> Exception | None:
+        held = Activations()
+        alive.append(weakref.ref(held))
+        raise MemoryError(len(work))
+
+    engine = engine_with(fault)
+    for i in range(2):
+        engine.add_request(None, i, SamplingParams(**PARAMS), [4 + i])
+    assert engine.step() == []
+    assert alive[0]() is None, "the error that is kept keeps the memory of the step"
+
+
+def test_a_trial_without_room_does_not_stop_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = []
+
+    def no_room_twice(state: Snapshot, limits: Limits) -> StepPlan:
+        if engine._search is not None and len(refused) < 2:
+            refused.append(state)
+            return StepPlan()
+        return plan_step(state, limits)
+
+    monkeypatch.setattr(engine_module, "plan_step", no_room_twice)
+    engine = engine_with(poisoned(1))
+    for i in range(3):
+        engine.add_request(None, i, SamplingParams(**PARAMS), [4 + i])
+    outputs = drain(engine, limit=60)
+    assert len(refused) == 2
+    assert [outputs[(i, 0)][-1].finish_reason for i in range(3)] == ["length", "error", "length"]
 
 
 def test_several_bad_requests_each_end_with_their_own_message() -> None:
@@ -148,6 +202,22 @@ def test_bad_requests_that_fill_the_engine_do_not_hold_up_the_queue() -> None:
         engine.add_request(None, i, SamplingParams(**PARAMS), [4 + i])
     outputs = drain(engine)
     assert [outputs[(i, 0)][-1].finish_reason for i in range(5)] == ["error"] * 3 + ["length"] * 2
+
+
+def test_whoever_steps_on_after_the_error_gets_past_any_number_of_bad_requests() -> None:
+    engine = engine_with(poisoned(*range(12)), max_requests=2, num_slots=2)
+    for i in range(13):
+        engine.add_request(None, i, SamplingParams(**PARAMS | {"max_tokens": 40}), [4 + i])
+    outputs: dict[int, list[Any]] = {i: [] for i in range(13)}
+    raised = 0
+    for _ in range(200):
+        try:
+            for output in engine.step():
+                outputs[output.request_id].append(output)
+        except RuntimeError:
+            raised += 1
+    assert 1 <= raised <= 4
+    assert [found[-1].finish_reason for found in outputs.values()] == ["error"] * 12 + ["length"]
 
 
 def test_a_dead_device_is_told_before_the_whole_queue_was_tried() -> None:
@@ -283,13 +353,13 @@ def test_any_mix_of_bad_requests_and_passing_faults(data: st.DataObject) -> None
     for i, prompt in enumerate(prompts):
         engine.add_request(None, i, SamplingParams(**PARAMS), prompt)
         for _ in range(data.draw(st.integers(0, 3))):
-            for output in _step(engine):
+            for output in _step(engine, bad):
                 seen[output.request_id].append(output)
     budget = 2000
     while engine.has_unfinished_requests():
         budget -= 1
         assert budget, "the engine makes no progress"
-        for output in _step(engine):
+        for output in _step(engine, bad):
             seen[output.request_id].append(output)
         engine.check_conservation()
         keys = [request.key for request in engine._queues]
@@ -299,16 +369,19 @@ def test_any_mix_of_bad_requests_and_passing_faults(data: st.DataObject) -> None
     for i, found in seen.items():
         assert sum(o.finished for o in found) == 1
         if i in bad:
-            assert [o.finish_reason for o in found] == ["error"]
+            assert [o.finish_reason for o in found] in (["error"], ["abort"])
         elif found[-1].finish_reason != "error":  # a passing fault that hit it alone
             assert bits(found) == bits(alone(prompts[i], SamplingParams(**PARAMS)))
         else:
             assert "fault in step" in found[-1].error and passing
 
 
-def _step(engine: LLMEngine) -> list[Any]:
-    """A step; that every request of it failed is possible here and not the subject."""
+def _step(engine: LLMEngine, bad: set[int]) -> list[Any]:
+    """A step. That every request fails is possible here and not the subject: then those that are left end."""
     try:
         return engine.step()
     except RuntimeError:
+        left = {request.request_id for request in engine._queues}
+        if left <= bad:
+            engine.abort_request(left)
         return []
