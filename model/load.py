@@ -7,8 +7,8 @@ kernels that will read them.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import torch
 from .. import ops
 from ..ops.spec import WeightHandle
 from .attention import Attention, AttentionWeights, CompressorWeights, IndexerWeights, IndexKeyWeights
-from .checkpoint import READERS, torch_dtype
+from .checkpoint import torch_dtype
 from .config import ModelConfig
 from .engram import Engram, EngramWeights
 from .engram_tables import EngramTable
@@ -28,9 +28,6 @@ from .shard_plan import ShardPlan
 from .topology import LayerRole
 
 Progress = Callable[[int], None]
-
-PARALLEL_BYTES = 8 << 20
-"""Groups of tensors below this many bytes are read by the calling thread."""
 
 
 class Source(Protocol):
@@ -44,7 +41,7 @@ class Source(Protocol):
 
 
 class Loader:
-    """Builds the parts of a model from a source.
+    """Builds the parts of a model from a source. Several threads may ask for parts at a time.
 
     Args:
         source: the tensors.
@@ -70,6 +67,7 @@ class Loader:
         self.parts = {part.spec.name: part for part in plan.parts(inventory)}
         self.device = device
         self.progress = progress
+        self._lock = threading.Lock()
         self._taken: set[str] = set()
         self.device_bytes = 0
         self.mapped_bytes = 0
@@ -77,21 +75,14 @@ class Loader:
     # ---- reading ------------------------------------------------------------------------------------------------
 
     def _read(self, jobs: list[tuple[str, torch.Tensor]]) -> None:
-        def one(job: tuple[str, torch.Tensor]) -> None:
-            name, out = job
+        for name, out in jobs:
             self.source.read_into(name, out, self.parts[name].rows)
-
         nbytes = sum(_nbytes(out) for _, out in jobs)
-        if READERS == 1 or nbytes < PARALLEL_BYTES:
-            for job in jobs:
-                one(job)
-        else:
-            with ThreadPoolExecutor(READERS, thread_name_prefix="load") as pool:
-                list(pool.map(one, jobs))
-        self._taken.update(name for name, _ in jobs)
-        self.device_bytes += nbytes
-        if self.progress is not None:
-            self.progress(nbytes)
+        with self._lock:
+            self._taken.update(name for name, _ in jobs)
+            self.device_bytes += nbytes
+            if self.progress is not None:
+                self.progress(nbytes)
 
     def tensor(self, name: str) -> torch.Tensor:
         """One tensor, on the device."""
@@ -127,7 +118,8 @@ class Loader:
 
     def _keep(self, handle: WeightHandle, *read: torch.Tensor) -> WeightHandle:
         """Count what a backend's own layout takes more or less than the tensors it was made from."""
-        self.device_bytes += handle.nbytes - sum(_nbytes(t) for t in read)
+        with self._lock:
+            self.device_bytes += handle.nbytes - sum(_nbytes(t) for t in read)
         return handle
 
     def fp8(self, *prefixes: str) -> WeightHandle:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +16,7 @@ from ..hal.registry import REFERENCE
 from ..ops import spec as op_spec
 from . import engram_tables, rope_table
 from .cache_layout import DEFAULT_MAX_DRAFT, build_cache_layout
-from .checkpoint import Checkpoint
+from .checkpoint import READERS, Checkpoint
 from .config import TextConfig
 from .dummy import DummyCheckpoint
 from .load import Loader
@@ -101,8 +102,15 @@ def _assemble(
     def layer(role: LayerRole) -> torch.Tensor:
         return scaled if role.ratio else plain
 
-    layers = [loader.layer(role, layout.record, layer(role)) for role in config.topology.layers]
-    drafts = [loader.layer(role, layout.record, plain) for role in config.topology.drafts]
+    roles = (*config.topology.layers, *config.topology.drafts)
+    with ThreadPoolExecutor(READERS, thread_name_prefix="load") as pool:
+        jobs = [pool.submit(loader.layer, role, layout.record, layer(role)) for role in roles]
+        try:
+            made = [job.result() for job in jobs]
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    layers, drafts = made[: len(config.topology.layers)], made[len(config.topology.layers) :]
     engrams = {}
     if text.engram_layer_ids:
         vocabulary = engram_tables.load_vocabulary(

@@ -222,6 +222,17 @@ def test_whatever_lives_on_the_device_is_counted(adapter: Adapter) -> None:
     assert model.memory.device - shorter.memory.device == 2 * 4 * dim * (model.max_model_len - 100)
 
 
+def test_layers_may_be_loaded_side_by_side(
+    adapter: Adapter, tokens: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepinfer.model.loading.READERS", 4)
+    done: list[int] = []
+    model = load_model(GOLDEN_CHECKPOINT, identity_vocabulary=True, progress=lambda a, b: done.append(a))
+    assert model.memory == adapter.model.memory and done == sorted(done)
+    batch = adapter.batch(tokens, 0, len(tokens), [119])
+    assert torch.equal(model.forward(batch, model.new_caches(4, 2)), adapter.model.forward(batch, adapter.caches()))
+
+
 def test_mapped_engram_tables_give_the_same_logits(adapter: Adapter, tokens: list[int]) -> None:
     mapped = load_model(GOLDEN_CHECKPOINT, identity_vocabulary=True, engram_storage="host")
     tables = sum(e.weights.table.numel() + e.weights.table_scale.numel() for e in mapped.engrams.values())
