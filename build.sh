@@ -283,7 +283,7 @@ check_nvidia() {
             missing CUDA "this torch sees no GPU; check that the driver is recent enough and that torch is a CUDA build"
         fi
     elif command -v nvcc >/dev/null 2>&1; then
-        report ok CUDA "$(nvcc --version | tail -n 1)"
+        report ok CUDA "nvcc $(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'); nothing needs it today"
     else
         report absent CUDA "no nvcc; not needed: torch brings its CUDA libraries"
     fi

@@ -31,7 +31,7 @@ def variable(name: str) -> Variable:
     """The record of a variable by its full name.
 
     Raises:
-        InvalidArgumentError: no such variable; names the closest one.
+        InvalidArgumentError: no such variable; names a close one where there is one.
     """
     try:
         return VARIABLES[name]
@@ -123,6 +123,8 @@ def describe() -> list[dict[str, Any]]:
 
 
 def _closest(name: str) -> str:
-    full = name if name.startswith(PREFIX) else PREFIX + name
-    near = difflib.get_close_matches(full, VARIABLES, n=1, cutoff=0.0)
-    return f"the closest known name is {near[0]}"
+    # Compared without the prefix, which alone makes all names alike.
+    stem = name.removeprefix(PREFIX)
+    stems = [known.removeprefix(PREFIX) for known in VARIABLES]
+    near = difflib.get_close_matches(stem, stems, n=1) or [known for known in stems if stem and stem in known]
+    return f"the closest known name is {PREFIX}{near[0]}" if near else "`deepinfer env` lists the known names"

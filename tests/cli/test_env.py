@@ -28,7 +28,7 @@ def test_some_by_name_with_their_present_value(monkeypatch: pytest.MonkeyPatch) 
     only = CliRunner().invoke(main, ["env", "--set", "--json"])
     assert "DEEPINFER_SAMPLER_FORCE_TOPK" in [row["name"] for row in json.loads(only.output)]
     result = CliRunner().invoke(main, ["env", "nextn"])
-    assert result.exit_code == 2 and "closest known name" in result.output
+    assert result.exit_code == 2 and "closest known name is DEEPINFER_USE_NEXTN_DECODE" in result.output
 
 
 def test_check(monkeypatch: pytest.MonkeyPatch) -> None:

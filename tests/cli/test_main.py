@@ -54,6 +54,18 @@ def test_a_subcommand_runs(probe: dict[str, Exception]) -> None:
     assert (result.exit_code, result.output) == (0, "ran\n")
 
 
+def test_a_warning_of_the_package_is_one_line_and_others_are_as_python_shows_them() -> None:
+    code = (
+        "import warnings; from deepinfer.cli import main as cli; from deepinfer.hal import env\n"
+        "try: cli.main(['env', '--set'])\n"
+        "except SystemExit: pass\n"
+        "warnings.warn('ours', env.UnknownVariableWarning); warnings.warn('of others', UserWarning)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stderr.startswith("Warning: ours\n")
+    assert "UserWarning: of others" in run.stderr
+
+
 def test_a_user_error_is_one_message_and_exit_status_2(probe: dict[str, Exception]) -> None:
     probe["error"] = InvalidArgumentError("top_p", 1.5, "0 < top_p <= 1")
     result = CliRunner().invoke(cli.main, ["probe"])

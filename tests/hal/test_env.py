@@ -163,6 +163,19 @@ def test_check_warns_of_unknown_variables_with_the_closest_name() -> None:
     assert len(messages) == 1 and messages[0].endswith("DEEPINFER_STRICT_KERNELS")
 
 
+@pytest.mark.parametrize(
+    "name, said",
+    [
+        ("DEEPINFER_NEXTN", "the closest known name is DEEPINFER_USE_NEXTN_DECODE"),
+        ("DEEPINFER_NOPE", "`deepinfer env` lists the known names"),
+        ("DEEPINFER_", "`deepinfer env` lists the known names"),
+    ],
+)
+def test_only_a_close_name_is_proposed(name: str, said: str) -> None:
+    with pytest.warns(env.UnknownVariableWarning):
+        assert env.check({name: "1"})[0].endswith(said)
+
+
 def test_check_refuses_planned_variables_that_would_have_no_effect() -> None:
     with pytest.raises(NotSupportedError, match=r"DEEPINFER_USE_NEXTN_DECODE=5 .* speculative decoding"):
         env.check({"DEEPINFER_USE_NEXTN_DECODE": "5"})

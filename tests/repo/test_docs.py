@@ -54,6 +54,13 @@ def test_the_python_example_of_the_readme_runs(root: Path, capsys: pytest.Captur
     assert all(line.split(" -> ")[1] not in ("''", '""') for line in lines)
 
 
+def test_the_example_of_the_engine_page_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (root / "docs" / "engine.md").read_text(), flags=re.DOTALL)
+    exec(compile(example, "docs/engine.md", "exec"), {})
+    lines = [line for line in capsys.readouterr().out.splitlines() if line]
+    assert lines[-1].split()[-1] in ("length", "stop")
+
+
 @pytest.mark.parametrize("name", ["README.md", "docs/index.md"])
 def test_anchors_are_those_of_the_titles(root: Path, name: str) -> None:
     assert "a-title-with-code" in anchors("## A title, with `code`\n")

@@ -13,7 +13,7 @@ def command() -> None:
     """Make and inspect checkpoint directories."""
 
 
-@command.command("inspect")
+@command.command("inspect", short_help="Check a checkpoint directory and say what is in it.")
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--headers-only", is_flag=True, help="Do not read tensor data to look for values that are not finite.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -39,7 +39,7 @@ def inspect_command(directory: Path, headers_only: bool, as_json: bool) -> None:
         raise CheckpointReportError(str(directory), result.findings)
 
 
-@command.command("make")
+@command.command("make", short_help="Write a small random model in the released format.")
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--preset", default="tiny", show_default=True, help="tiny or kernel.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random weights.")

@@ -32,16 +32,39 @@ PIPE_CLOSED = 141  # 128 + SIGPIPE
 @click.option(
     "--min-p", type=float, default=0.0, show_default=True, help="Least probability, relative to the best token."
 )
-@click.option("--repetition-penalty", type=float, default=1.0, show_default=True)
-@click.option("--frequency-penalty", type=float, default=0.0, show_default=True)
-@click.option("--presence-penalty", type=float, default=0.0, show_default=True)
-@click.option("--n", "samples", type=int, default=1, show_default=True, help="Independent samples.")
+@click.option(
+    "--repetition-penalty",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Above 1: tokens of prompt and output get less likely.",
+)
+@click.option(
+    "--frequency-penalty",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Subtracted from a token's logit for each time it is in the output.",
+)
+@click.option(
+    "--presence-penalty",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Subtracted once from the logit of each token in the output.",
+)
+@click.option(
+    "--n", "samples", type=int, default=1, show_default=True, help="Independent samples; sample j has seed + j."
+)
 @click.option("--stop", multiple=True, help="End before this text. May be given several times.")
 @click.option("--stop-token-id", type=int, multiple=True, help="End at this token. May be given several times.")
 @click.option("--ignore-eos", is_flag=True, help="Go on after the end-of-sequence token.")
 @click.option("--logprobs", type=int, help="One line per token, with its log-probability and so many alternatives.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per token.")
-@click.option("--backend", help="reference, cuda or ascend (also cpu, nvidia). Default: what is detected.")
+@click.option(
+    "--backend",
+    help="One that `deepinfer ops status` lists. Default: DEEPINFER_ACCELERATOR, or what is detected.",
+)
 @click.option(
     "--max-model-len", type=int, help="Longest prompt plus output, in tokens. Default: 4096 or the model's limit."
 )

@@ -10,6 +10,7 @@ import errno
 import io
 import os
 import sys
+import warnings
 from importlib import import_module
 from typing import Any
 
@@ -63,6 +64,18 @@ class LazyGroup(click.Group):
             raise
 
 
+_format_warning = warnings.formatwarning
+
+
+def _plain_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning of the package without the line of code that gave it; others as Python shows them."""
+    if category.__module__.startswith("deepinfer."):
+        return f"Warning: {message}\n"
+    return _format_warning(message, category, filename, lineno, line)
+
+
 def _is_user_error(error: Exception) -> bool:
     from ..hal.errors import DeepInferError
 
@@ -85,6 +98,7 @@ def main() -> None:
     # Read by OpenMP when torch is loaded. By default its idle threads spin, and on a busy machine small ops then take
     # ten times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    warnings.formatwarning = _plain_warning
     # What a model writes, or a broken file is named after, need not have characters of the terminal's encoding.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

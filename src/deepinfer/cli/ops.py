@@ -10,7 +10,9 @@ from typing import Any
 import click
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-_BACKEND = click.option("--backend", help="Backend or accelerator: reference (cpu), cuda (nvidia), ascend, …")
+_BACKEND = click.option(
+    "--backend", help="Backend or accelerator: reference (cpu), … Default: DEEPINFER_ACCELERATOR, or what is detected."
+)
 
 
 @click.group("ops")
@@ -31,7 +33,7 @@ def list_command(as_json: bool) -> None:
         _print_table(("op", "family", "version", "numerics"), (row.values() for row in rows))
 
 
-@command.command("show")
+@command.command("show", short_help="Show the specification of one op.")
 @click.argument("name")
 @_JSON
 def show_command(name: str, as_json: bool) -> None:
@@ -61,8 +63,8 @@ def show_command(name: str, as_json: bool) -> None:
 def status_command(backend: str | None, as_json: bool) -> None:
     """Show which ops a backend implements, and which run on a fallback.
 
-    Only a kernel launched from Triton, TileLang, CUDA or AscendC source counts as a backend's own. Without --backend,
-    the one that would be used is shown.
+    Only a kernel launched from Triton, TileLang, CUDA or AscendC source counts as a backend's own. The first
+    table lists the installed backends.
     """
     from ..hal.catalog import CATALOG
     from ..ops import describe
@@ -101,7 +103,7 @@ def status_command(backend: str | None, as_json: bool) -> None:
     click.echo(f"\n{len(rows)} ops: " + ", ".join(f"{n} {mark}" for mark, n in counts.items()))
 
 
-@command.command("explain")
+@command.command("explain", short_help="Say which kernel of an op is chosen, and why.")
 @click.argument("name")
 @_BACKEND
 @_JSON
@@ -118,7 +120,7 @@ def explain_command(name: str, backend: str | None, as_json: bool) -> None:
         return
     for row in rows:
         click.echo(row["signature"])
-        click.echo(f"  samples: {', '.join(row['samples'])}")
+        click.echo(f"  samples: {'; '.join(row['samples'])}")
         for verdict in row["verdicts"]:
             mark = "->" if verdict["chosen"] else "  "
             click.echo(f"  {mark} {verdict['kernel']} ({verdict['kind']}): {verdict['reason']}")
@@ -126,7 +128,7 @@ def explain_command(name: str, backend: str | None, as_json: bool) -> None:
             click.echo("  -> nothing can run it")
 
 
-@command.command("docs")
+@command.command("docs", short_help="Write the reference page of the contract.")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), default="docs/ops.md")
 @click.option("--check", is_flag=True, help="Write nothing; fail if FILE is not up to date.")
 def docs_command(file: Path, check: bool) -> None:
