@@ -11,9 +11,10 @@ active backend comes before the reference, which is the visible fallback. The ru
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -244,6 +245,32 @@ class Registry:
     def pinned(self, op: str) -> str | None:
         """The pin in force for an op: the last one that matches."""
         return next((k for pattern, k in reversed(self._current_pins()) if fnmatch.fnmatchcase(op, pattern)), None)
+
+    def check_pins(self, ops: Iterable[str]) -> None:
+        """Refuse pins that no op or no kernel can satisfy, before anything runs.
+
+        Args:
+            ops: names of all ops of the contract.
+
+        Raises:
+            InvalidArgumentError: names the pin, and the kernels or ops there are.
+        """
+        names = sorted(ops)
+        for pattern, wanted in self._current_pins():
+            pinned = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+            if not pinned:
+                close = difflib.get_close_matches(pattern, names, 3) or names[:3]
+                raise InvalidArgumentError(
+                    "DEEPINFER_PIN", f"{pattern}={wanted}", f"an op of `deepinfer ops list`, such as {', '.join(close)}"
+                )
+            for name in pinned:
+                known = {label for kernel in self.kernels(name) for label in (kernel.backend, kernel.id)}
+                if wanted not in known:
+                    raise InvalidArgumentError(
+                        "DEEPINFER_PIN",
+                        f"{pattern}={wanted}",
+                        f"kernels of {name}: {', '.join(sorted(known)) or 'none'}",
+                    )
 
     # ---- selection ------------------------------------------------------------------------------------------
 

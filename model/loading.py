@@ -12,7 +12,7 @@ import torch
 
 from ..hal import errors
 from ..hal.catalog import CATALOG
-from ..hal.registry import REFERENCE
+from ..hal.registry import REFERENCE, REGISTRY
 from ..ops import spec as op_spec
 from . import engram_tables, rope_table
 from .cache_layout import DEFAULT_MAX_DRAFT, build_cache_layout
@@ -67,6 +67,7 @@ def load_model(
     """
     CATALOG.load(REFERENCE)  # whatever else is active, it is what others fall back to
     op_spec.freeze()
+    REGISTRY.check_pins(op_spec.SPECS)
     target = torch.device(device)
     if load_format not in ("auto", "dummy"):
         raise errors.InvalidArgumentError("load_format", load_format, "auto or dummy")

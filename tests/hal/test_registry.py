@@ -151,6 +151,24 @@ def test_pins_narrow_by_glob_and_nest(registry: Registry) -> None:
         registry.select(signature())
 
 
+@pytest.mark.parametrize(
+    ("op", "kernel", "message"),
+    [
+        ("noop", "reference", None),
+        ("no*", "reference", None),
+        ("nope", "reference", r"'nope=reference'; allowed: an op of `deepinfer ops list`, such as noop"),
+        ("noop", "cuda", r"'noop=cuda'; allowed: kernels of noop: reference"),
+    ],
+)
+def test_pins_that_nothing_satisfies_are_refused(registry: Registry, op: str, kernel: str, message: str | None) -> None:
+    with registry.pin(op, kernel):
+        if message is None:
+            registry.check_pins(["noop", "other"])
+        else:
+            with pytest.raises(InvalidArgumentError, match=message):
+                registry.check_pins(["noop", "other"])
+
+
 def test_strict_mode_refuses_the_fallback_but_not_a_pin(registry: Registry) -> None:
     registry.add(kernel("cuda", supports=lambda s: "bf16 only"))
     registry.configure(strict=True, allow_fast=False)
