@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections import defaultdict
+from pathlib import Path
 
 # Before torch is imported. The tests' tensors are small: a second thread only waits, and on a busy machine it spins.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -16,6 +18,21 @@ MARKERS = {
     "crosscheck": "compares with another implementation (the crosscheck extra)",
     "slow": "takes more than a few seconds; runs with --slow",
 }
+
+MINUTES = {"unit": 6, "recipe": 3, "cuda": 8, "ascend": 10, "conformance": 4, "engine": 3}
+"""Minutes that each area of the tests may take on two idle cores, all tests included (--slow)."""
+AREAS = {
+    "recipe": "recipe",
+    "backends/cuda": "cuda",
+    "backends/ascend": "ascend",
+    "conformance": "conformance",
+    "meta": "conformance",
+    "runtime": "engine",
+    "parallel": "engine",
+}
+"""Folders of tests and the areas they count to; all others are 'unit'."""
+
+_seconds: dict[str, float] = defaultdict(float)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,3 +63,22 @@ def _has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _seconds[area_of(report.nodeid)] += report.duration
+
+
+def area_of(nodeid: str) -> str:
+    """The area that a test's time counts to, by its folder."""
+    folder = Path(nodeid.partition("::")[0]).parent.as_posix().removeprefix("tests/")
+    return next((area for name, area in AREAS.items() if folder == name or folder.startswith(f"{name}/")), "unit")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if sum(_seconds.values()) < 60:
+        return
+    terminalreporter.section("time by area", sep="-")
+    for area, minutes in MINUTES.items():
+        if area in _seconds:
+            terminalreporter.line(f"{area:12} {_seconds[area] / 60:5.1f} of {minutes} min")
