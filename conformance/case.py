@@ -1,0 +1,88 @@
+"""What a suite is made of: cases, and what comes of running one on a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+Tier = Literal["quick", "full", "deep"]
+TIERS: tuple[Tier, ...] = ("quick", "full", "deep")
+
+UNAVAILABLE = "unavailable"
+UNSUPPORTED = "declared unsupported"
+SKIPS = (UNAVAILABLE, UNSUPPORTED)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong.
+
+    Attributes:
+        check: name of the check that saw it: 'shape', 'dtype', 'nonfinite', 'bits', 'limit', 'decision', 'guard',
+            'stray_write', 'unread', 'alias', 'alone', 'permuted', 'padded', 'chunked', 'repeat', 'error', …
+        message: the output's name and, of values, the worst element with its index, what came, what was wanted, the
+            limit and the share of it.
+    """
+
+    check: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is judged: a backend, active when a case runs, on a device."""
+
+    backend: str
+    device: torch.device
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a case: passed where nothing was found and nothing skipped.
+
+    Attributes:
+        findings: what is wrong.
+        skipped: '' or 'unavailable: WHY' or 'declared unsupported: WHY'; nothing else is a reason to skip.
+        worst: largest share of a limit that a value reached; None where no limit applies.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    skipped: str = ""
+    worst: float | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the case ran and nothing is wrong."""
+        return not self.findings and not self.skipped
+
+
+def skip(kind: str, why: str) -> Outcome:
+    """An outcome that was not judged; `kind` is UNAVAILABLE or UNSUPPORTED."""
+    assert kind in SKIPS, kind
+    return Outcome(skipped=f"{kind}: {why}")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question to a backend.
+
+    Attributes:
+        suite, op, label: together the name; `op` may be a group of ops or a part of the model.
+        run: answers it on a target; an exception it lets through is a finding 'error'.
+    """
+
+    suite: str
+    op: str
+    label: str
+    run: Callable[[Target], Outcome]
+
+    @property
+    def id(self) -> str:
+        """`suite/op/label`, as reports print it and `--case` takes it."""
+        return f"{self.suite}/{self.op}/{self.label}"

@@ -1,0 +1,1 @@
+"""One module per suite; each registers itself with `conformance.registry.suite`."""
