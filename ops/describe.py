@@ -49,7 +49,13 @@ def details(spec: OpSpec, samples: bool = True) -> dict[str, Any]:
         "dynamic": list(spec.dynamic),
         "args": [_describe_arg(arg) for arg in spec.args],
         "outs": [
-            {"name": o.name, "dims": _dims(o.dims), "dtypes": _dtypes(o.dtypes), "in_place": o.in_place}
+            {
+                "name": o.name,
+                "dims": _dims(o.dims),
+                "dtypes": _dtypes(o.dtypes),
+                "in_place": o.in_place,
+                "unspecified": o.unspecified,
+            }
             for o in spec.outs
         ],
     }
@@ -165,6 +171,8 @@ def notes(arg: dict[str, Any]) -> str:
         words.append(arg["range"])
     if arg.get("in_place"):
         words.append(f"may be {arg['in_place']} itself")
+    if arg.get("unspecified"):
+        words.append(f"unspecified: {arg['unspecified']}")
     if arg.get("static") is False and arg["kind"] == "scalar":
         words.append("not part of the signature")
     return ", ".join(words)

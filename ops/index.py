@@ -9,7 +9,9 @@ never read.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from . import cache_samples as samples
@@ -19,6 +21,23 @@ from .numerics import Accumulated, Decided, Exact
 from .spec import BF16, F32, I32, U8, Cost, define, result, scalar, tensor
 
 VISIBLE = tensor("visible", "T", I32)
+
+
+def _visible_lanes(given: Mapping[str, Any]) -> Tensor:
+    """Lanes of entries that the row sees."""
+    visible: Tensor = given["visible"]
+    lane = torch.arange(given["entries"], device=visible.device)
+    return (lane < visible.unsqueeze(1)) & (given["row_seq"] >= 0).unsqueeze(1)
+
+
+def _visible_block_lanes(given: Mapping[str, Any]) -> Tensor:
+    """Compact lanes of entries that the row sees."""
+    size: int = given["block_size"]
+    blocks: Tensor = given["blocks"].long().unsqueeze(2)
+    entry = blocks * size + torch.arange(size, device=blocks.device)
+    seen = (blocks >= 0) & (entry < given["visible"].view(-1, 1, 1)) & (given["row_seq"] >= 0).view(-1, 1, 1)
+    return seen.flatten(1)
+
 
 INDEX_QUERY_PACK = define(
     "index_query_pack",
@@ -67,7 +86,7 @@ INDEX_SCORE = define(
         scalar("ratio", int, choices=(1, 2)),
         scalar("entries", int, static=False),
     ],
-    outs=[result("scores", "T entries", BF16)],
+    outs=[result("scores", "T entries", BF16, unspecified="lanes >= visible", defined=_visible_lanes)],
     dynamic="T S P B entries",
     semantics=_SCORE
     + """ Lanes >= visible are unspecified (the reference writes -infinity). Pages of entries that no
@@ -95,7 +114,9 @@ INDEX_SCORE_BLOCKS = define(
         scalar("ratio", int, choices=(1, 2)),
         scalar("block_size", int, low=1),
     ],
-    outs=[result("scores", "T KB*block_size", BF16)],
+    outs=[
+        result("scores", "T KB*block_size", BF16, unspecified="lanes of unseen entries", defined=_visible_block_lanes)
+    ],
     dynamic="T S P B",
     semantics=_SCORE
     + """ Compact lanes: lane c is entry blocks[t, c // block_size] * block_size + c % block_size.

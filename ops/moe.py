@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from . import moe_samples as samples
@@ -69,6 +71,12 @@ def _grouped_cost(d: Mapping[str, int]) -> Cost:
     return Cost(flops=4 * rows * d["N"] * d["H"], bytes=weights + activations + 2 * rows * d["N"] + metadata)
 
 
+def _packed_rows(given: Mapping[str, Any]) -> Tensor:
+    """[M, 1]: rows that an expert owns."""
+    rows: Tensor = given["xq"] if given["source_row"] is None else given["source_row"]
+    return (torch.arange(rows.shape[0], device=rows.device) < given["offsets"][-1]).unsqueeze(1)
+
+
 GROUPED_LINEAR = define(
     "grouped_linear",
     version=0,
@@ -80,7 +88,7 @@ GROUPED_LINEAR = define(
         tensor("source_row", "M", I32, optional=True),
         tensor("offsets", "E+1", I32),
     ],
-    outs=[result("y", "M N", BF16)],
+    outs=[result("y", "M N", BF16, unspecified="rows from offsets[E] on", defined=_packed_rows)],
     dynamic="X M",
     semantics="""Packed row i with offsets[e] <= i < offsets[e+1] gives y[i] = bf16(x[source_row[i]] @ w[e].T), fp32
         sums over K = 2H channels (a multiple of 32) in an order that depends on N and K alone; without source_row row

@@ -19,7 +19,7 @@ import torch
 from ..hal.errors import ContractError
 from ..hal.registry import CONTRACT_LAYOUT, REGISTRY, Kernel, Signature
 from .dispatch import build_run, ceil
-from .numerics import Numerics
+from .numerics import Accumulated, Numerics
 
 BF16 = torch.bfloat16
 F32 = torch.float32
@@ -115,12 +115,17 @@ class Result:
     Attributes:
         name, dims, dtypes.
         in_place: the argument that `out` may be itself, with the same result; see `ops/overlap.py`.
+        unspecified: which elements may hold anything, in words; empty if none may.
+        defined: the same for machines: from the arguments by name, a bool tensor that broadcasts to the output, False
+            where the element is unspecified. Comparators look at nothing else.
     """
 
     name: str
     dims: tuple[Dim, ...]
     dtypes: tuple[torch.dtype, ...]
     in_place: str | None = None
+    unspecified: str = ""
+    defined: Callable[[Mapping[str, Any]], torch.Tensor] | None = None
 
 
 Arg = TensorArg | ScalarArg | HandleArg
@@ -219,6 +224,22 @@ class OpSpec:
 
         return bind_dims(self, args)
 
+    def terms(self, *args: Any) -> int:
+        """Summed terms of one call of an accumulated op; a dim that only an absent optional argument binds counts 0.
+
+        Raises:
+            ContractError: the op is of another class.
+        """
+        if not isinstance(self.numerics, Accumulated):
+            raise self.error(f"is {self.numerics.label}; only accumulated ops count terms")
+        dim, bound = Dim.parse(self.numerics.terms), self.dims(*args)
+        return dim.value({name: bound.get(name, 0) for name in dim.names})
+
+    def defined(self, *args: Any) -> tuple[torch.Tensor | None, ...]:
+        """Per output, where a call defines it: a bool tensor that broadcasts to it, or None where it defines all."""
+        given = {arg.name: value for arg, value in zip(self.args, args, strict=True)}
+        return tuple(None if out.defined is None else out.defined(given) for out in self.outs)
+
     def work(self, *args: Any) -> Cost:
         """Cost of a call: `cost` of its dims, of its bools as 0 or 1, and of 'NAME.itemsize' of every tensor given."""
         given = {k.name: v for k, v in zip(self.args, args, strict=True)}
@@ -299,9 +320,17 @@ def handle(name: str, **parts: tuple[Any, ...]) -> HandleArg:
     return HandleArg(name, tuple(TensorArg(k, dims(v[0]), tuple(v[1:])) for k, v in parts.items()))
 
 
-def result(name: str, shape: str, *dtypes: torch.dtype, in_place: str | None = None) -> Result:
-    """Describe an output; see `Result`."""
-    return Result(name, dims(shape), dtypes, in_place)
+def result(
+    name: str,
+    shape: str,
+    *dtypes: torch.dtype,
+    in_place: str | None = None,
+    unspecified: str = "",
+    defined: Callable[[Mapping[str, Any]], torch.Tensor] | None = None,
+) -> Result:
+    """Describe an output; see `Result`. `unspecified` and `defined` come together."""
+    assert bool(unspecified) == (defined is not None), name
+    return Result(name, dims(shape), dtypes, in_place, unspecified, defined)
 
 
 def define(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from ...hal.registry import Signature
 from ...ops.spec import SPECS
 
 Value = TypeVar("Value", Tensor, tuple[Tensor, ...])
@@ -23,6 +25,26 @@ def finish(value: Value, out: Value | None) -> Value:
         assert isinstance(out, Tensor)
         _copy(value, out)
     return out
+
+
+def widths(*, rotary: str = "", **multiples: int) -> Callable[[Signature], str | None]:
+    """`supports` of a kernel whose static dims come in whole groups.
+
+    Args:
+        rotary: the dim whose last 2F channels are rotated; it must hold them.
+        multiples: dim -> what it must be a positive multiple of.
+    """
+
+    def supports(signature: Signature) -> str | None:
+        for name, multiple in multiples.items():
+            size = signature.dims[name]
+            if size <= 0 or size % multiple:
+                return f"{name} must be a positive multiple of {multiple}, got {size}"
+        if rotary and 2 * signature.dims["F"] > signature.dims[rotary]:
+            return f"{rotary} must hold 2F = {2 * signature.dims['F']} channels, got {signature.dims[rotary]}"
+        return None
+
+    return supports
 
 
 def check_index(op: str, name: str, index: Tensor, size: int) -> Tensor:

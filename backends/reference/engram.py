@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...hal.registry import kernel
-from .common import check_index, finish, tree_sum
+from ...hal.registry import Signature, kernel
+from .common import check_index, finish, tree_sum, widths
 from .formats import FP8_GROUP
 from .norm import inverse_rms
 from .portable import sigmoid
@@ -14,7 +14,15 @@ from .portable import sigmoid
 GATE_FLOOR = 1e-6
 
 
-@kernel("engram_hash", version=0, backend="reference")
+def whole_sizes(signature: Signature) -> str | None:
+    """Columns belong to n-gram sizes 2 .. n, as many to each."""
+    n, columns = signature.dims["n"], signature.dims["C"]
+    if n < 2 or columns % (n - 1):
+        return f"n must be at least 2 and C a multiple of n - 1, got n = {n} and C = {columns}"
+    return None
+
+
+@kernel("engram_hash", version=0, backend="reference", supports=whole_sizes)
 def engram_hash(
     ngrams: Tensor, lookup: Tensor, multipliers: Tensor, primes: Tensor, offsets: Tensor, pad: int, out: Tensor | None
 ) -> Tensor:
@@ -32,7 +40,7 @@ def engram_hash(
     return finish(columns % primes + offsets, out)
 
 
-@kernel("engram_gather", version=0, backend="reference")
+@kernel("engram_gather", version=0, backend="reference", supports=widths(dh=32))
 def engram_gather(
     weight: Tensor, scale: Tensor, rows: Tensor, out: tuple[Tensor, Tensor] | None
 ) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...hal.registry import kernel
 from ...ops.layouts import FP4_32_INDEX, entries_per_page
-from .common import check_index, finish, tree_sum
+from .common import check_index, finish, tree_sum, widths
 from .formats import dequantize_fp4_pow2, quantize_fp4_pow2
 from .kv import index_planes
 from .rope import rotate
@@ -29,7 +29,7 @@ _BF16_MAX = 0x7F7F0000
 _INFINITY = 0x7F800000
 
 
-@kernel("index_query_pack", version=0, backend="reference")
+@kernel("index_query_pack", version=0, backend="reference", supports=widths(rotary="di", di=32))
 def index_query_pack(q: Tensor, positions: Tensor, table: Tensor, out: Tensor | None) -> Tensor:
     codes, scale = quantize_fp4_pow2(rotate(q, positions, table, op="index_query_pack").float())
     return finish(torch.cat((codes, scale), dim=-1), out)

@@ -7,14 +7,14 @@ from torch import Tensor
 
 from ...hal.registry import kernel
 from ...ops.layouts import FP4_16, FP4_32_INDEX, entries_per_page
-from .common import check_index, finish
+from .common import check_index, finish, widths
 from .formats import quantize_fp4_e4m3, quantize_fp4_pow2, quantize_fp8
 from .rope import rotate
 
 _INT32_MAX = 2**31 - 1
 
 
-@kernel("window_pack", version=0, backend="reference")
+@kernel("window_pack", version=0, backend="reference", supports=widths(rotary="d", d=32))
 def window_pack(kv: Tensor, positions: Tensor, table: Tensor, out: Tensor | None) -> Tensor:
     return finish(pack_record(rotate(kv, positions, table, op="window_pack"), "fp8_32"), out)
 
@@ -73,7 +73,7 @@ def compressor_ring_store(
     )
 
 
-@kernel("compressed_store", version=0, backend="reference")
+@kernel("compressed_store", version=0, backend="reference", supports=widths(rotary="d"))
 def compressed_store(
     latent: Tensor,
     pages: Tensor,
@@ -90,7 +90,7 @@ def compressed_store(
     pages.unflatten(1, (entries_per_page(ratio), -1))[page, slot] = pack_record(rotated, record)
 
 
-@kernel("index_key_store", version=0, backend="reference")
+@kernel("index_key_store", version=0, backend="reference", supports=widths(rotary="di", di=32))
 def index_key_store(
     key: Tensor,
     pages: Tensor,

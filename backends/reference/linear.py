@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ...hal.registry import kernel
 from ...ops.spec import WeightHandle
-from .common import finish
+from .common import finish, widths
 from .formats import FP8_GROUP, decode_e4m3, decode_e8m0, dequantize_fp8
 from .quant import whole_groups
 from .tiles import matmul, matmul_expanded
@@ -19,7 +19,7 @@ def linear_fp8(xq: Tensor, xs: Tensor, handle: WeightHandle, out: Tensor | None)
     return finish(_multiply(dequantize_fp8(xq, xs), weight, scale).to(torch.bfloat16), out)
 
 
-@kernel("linear_fp8_grouped", version=0, backend="reference", supports=whole_groups)
+@kernel("linear_fp8_grouped", version=0, backend="reference", supports=widths(K=32, N=32))
 def linear_fp8_grouped(xq: Tensor, xs: Tensor, handle: WeightHandle, out: Tensor | None) -> Tensor:
     weight, scale = handle.tensors
     x = dequantize_fp8(xq, xs)

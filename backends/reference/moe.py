@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ...hal.registry import Signature, kernel
 from ...ops.spec import SPECS, WeightHandle
-from .common import check_index, finish
+from .common import check_index, finish, widths
 from .formats import FP8_GROUP, decode_e8m0, dequantize_fp8, quantize_fp8, unpack_e2m1
 from .portable import sigmoid, softplus
 from .tiles import CHUNK_ELEMENTS, multiply_tiles, tile_groups, whole_tiles
@@ -111,7 +111,7 @@ def expand_fp4(weight: Tensor, scale: Tensor) -> Tensor:
     return groups.mul_(decode_e8m0(scale).unsqueeze(-1)).view(values.shape)
 
 
-@kernel("swiglu_quant", version=0, backend="reference")
+@kernel("swiglu_quant", version=0, backend="reference", supports=widths(N=64))
 def swiglu_quant(
     gate_up: Tensor, weight: Tensor | None, limit: float, out: tuple[Tensor, Tensor] | None
 ) -> tuple[Tensor, Tensor]:

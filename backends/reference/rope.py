@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from ...hal.registry import kernel
-from .common import check_index, finish
+from .common import check_index, finish, widths
 
 
-@kernel("rope", version=0, backend="reference")
+@kernel("rope", version=0, backend="reference", supports=widths(rotary="d"))
 def rope(x: Tensor, positions: Tensor, table: Tensor, inverse: bool, out: Tensor | None) -> Tensor:
     return finish(rotate(x, positions, table, inverse, op="rope"), out)
 
