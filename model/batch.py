@@ -30,6 +30,7 @@ class SequenceSlice:
         state_slot: the sequence's state slot.
         pages: page ids in order; they cover positions [0, end).
         logits: positions in [start, end) whose logits are wanted, ascending.
+        valid_start: first position whose window keys may be seen: above 0 after a restore without older ones.
     """
 
     tokens: IntArray
@@ -38,6 +39,7 @@ class SequenceSlice:
     state_slot: int
     pages: Sequence[int]
     logits: Sequence[int] = ()
+    valid_start: int = 0
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Batch:
         tokens: int32 [T], -1 on padding rows.
         positions: int32 [T].
         row_seq: int32 [T], -1 on padding rows.
+        first_key, last_key: int32 [T], the window keys that a row may see, further limited by the window's length.
         image: bool [T], rows of an image span (ids at or above the vocabulary).
         ngrams: int32 [T, n], raw ids of the token and its predecessors, newest first, -1 where there is none.
         host_ngrams: the same in host memory, for tables that live there.
@@ -61,6 +64,8 @@ class Batch:
     tokens: torch.Tensor
     positions: torch.Tensor
     row_seq: torch.Tensor
+    first_key: torch.Tensor
+    last_key: torch.Tensor
     image: torch.Tensor
     ngrams: torch.Tensor
     host_ngrams: torch.Tensor
@@ -106,12 +111,14 @@ class Batch:
         ngrams = np.full((padded, n), -1, np.int32)
         positions = np.zeros(padded, np.int32)
         row_seq = np.full(padded, -1, np.int32)
+        first_key = np.zeros(padded, np.int32)
         logit_rows: list[npt.NDArray[np.int32]] = [np.zeros(0, np.int32)]
         for number, (part, first) in enumerate(zip(slices, begin, strict=True)):
             own = slice(int(first), int(first) + part.end - part.start)
             ngrams[own] = _look_back(part, n)
             positions[own] = np.arange(part.start, part.end, dtype=np.int32)
             row_seq[own] = number
+            first_key[own] = part.valid_start
             logit_rows.append(np.asarray(part.logits, np.int32) - np.int32(part.start) + first)
         tokens = np.ascontiguousarray(ngrams[:, 0])
         ratios = sorted({ratio for ratio in text.compress_ratios if ratio})
@@ -125,6 +132,8 @@ class Batch:
             tokens=put(tokens),
             positions=put(positions),
             row_seq=put(row_seq),
+            first_key=put(first_key),
+            last_key=put(positions),
             image=put(tokens >= text.vocab_size),
             ngrams=host_ngrams.to(device),
             host_ngrams=host_ngrams,
@@ -145,6 +154,8 @@ def _check(number: int, part: SequenceSlice) -> None:
         raise errors.InvalidArgumentError(
             f"{name}.start, end", (part.start, part.end), f"0 <= start < end <= {len(part.tokens)}, the tokens given"
         )
+    if not 0 <= part.valid_start <= part.start:
+        raise errors.InvalidArgumentError(f"{name}.valid_start", part.valid_start, f"0 to start, which is {part.start}")
     need = -(-part.end // layouts.PAGE_TOKENS)
     if len(part.pages) < need:
         raise errors.InvalidArgumentError(f"{name}.pages", list(part.pages), f"{need} pages for {part.end} tokens")

@@ -21,6 +21,11 @@ MIXED = ((0, 7), (200, 201), (61, 140), (300, 303))
 
 MANY = ((0, 150), (37, 147))
 """Two 128-row tiles and, with one row of padding, a tail."""
+BLOCKS = (
+    ("draft blocks", ((0, 5), (3, 8), (200, 205), (16, 21))),
+    ("many draft blocks", tuple((17 * i, 17 * i + 5) for i in range(53))),
+)
+"""Draft rows behind 0, 3, 16 and 200 positions; two 128-row tiles of them, a block across the border, and a tail."""
 LONG = ((2100, 2102), (2198, 2199), (5, 6))
 """Contexts of more than two tiles of 1024 entries at ratio 1."""
 
@@ -237,9 +242,16 @@ def sparse_attention(rng: Rng, device: torch.device) -> Iterator[Sample]:
     yield _attention(rng, step, "fp8 entries", 4, 64, window=16, ratio=1, k=16, record="fp8_32")
     yield _attention(rng, step, "two tiles and a tail", 4, 64, window=130, ratio=1, k=150)
     yield _attention(rng, step, "one head", 1, 32, window=64, ratio=2, k=64)
+    yield _attention(
+        rng, make_step(rng, device, MIXED, padding=1), "lower bounds", 4, 64, window=16, ratio=1, k=16, bounded=True
+    )
+    for label, spans in BLOCKS:
+        yield _attention(rng, make_step(rng, device, spans, padding=2), label, 4, 64, window=16 + 5, block=True)
     step = make_step(rng, device, ((700, 701), (126, 129)), padding=1)
     yield _attention(rng, step, "real widths, ratio 1", 64, 512, window=128, ratio=1, k=512)
     yield _attention(rng, step, "real widths, ratio 2", 64, 512, window=128, ratio=2, k=512)
+    step = make_step(rng, device, ((700, 705), (126, 131)), padding=1)
+    yield _attention(rng, step, "real widths, draft blocks", 64, 512, window=128 + 5, block=True)
 
 
 def _attention(
@@ -253,7 +265,10 @@ def _attention(
     ratio: int = 0,
     k: int = 0,
     record: str = "fp4_16",
+    bounded: bool = False,
+    block: bool = False,
 ) -> Sample:
+    """`bounded`: first keys before the window, in it and past the row; `block`: rows of a sequence see one another."""
     device = step.device
     q = build.normal(rng, device, step.rows, heads, d)
     fresh = torch.from_numpy(build.records(rng, FP8_32, (step.rows,), d)).to(device)
@@ -263,12 +278,20 @@ def _attention(
     if ratio:
         pages = build.filled_pages(rng, step, LAYOUTS[record], d, ratio)
         paged = (pages, step.block_table, build.selection(rng, step, k, ratio))
+    first, last = torch.zeros_like(step.positions), step.positions
+    if bounded:
+        first = (last + torch.from_numpy(rng.integers(-window, 3, last.shape)).to(device)).int()
+    if block:
+        sequence = step.row_seq.clamp(min=0).long()
+        last = torch.where(step.row_seq >= 0, step.seq_end[sequence] - 1, 0).int()
+        first = last - window + 1
     args = (
         q,
         fresh,
         ring,
         sink,
-        step.positions,
+        first,
+        last,
         step.row_seq,
         step.seq_start,
         step.row_begin,

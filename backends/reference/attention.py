@@ -22,13 +22,14 @@ CHUNK_ELEMENTS = 16 << 20
 """Key channels expanded to fp32 at once: bounds scratch memory, changes no bit."""
 
 
-@kernel("sparse_attention", version=0, backend="reference")
+@kernel("sparse_attention", version=1, backend="reference")
 def sparse_attention(
     q: Tensor,
     fresh: Tensor,
     ring: Tensor,
     sink: Tensor,
-    positions: Tensor,
+    first_key: Tensor,
+    last_key: Tensor,
     row_seq: Tensor,
     seq_start: Tensor,
     row_begin: Tensor,
@@ -57,7 +58,16 @@ def sparse_attention(
         keys = torch.zeros((count, slots, d), device=q.device)
         present = torch.zeros((count, slots), dtype=torch.bool, device=q.device)
         records, there = window_records(
-            fresh, ring, positions[part].long(), live, sequence, seq_start, row_begin, state_slot, window
+            fresh,
+            ring,
+            first_key[part].long(),
+            last_key[part].long(),
+            live,
+            sequence,
+            seq_start,
+            row_begin,
+            state_slot,
+            window,
         )
         keys[:, :window], present[:, :window] = dequantize_records(records, FP8_32.name, d), there
         if indices is not None and selected:
@@ -101,7 +111,8 @@ def attend(q: Tensor, keys: Tensor, present: Tensor, sink: Tensor, scale: float)
 def window_records(
     fresh: Tensor,
     ring: Tensor,
-    positions: Tensor,
+    first_key: Tensor,
+    last_key: Tensor,
     live: Tensor,
     sequence: Tensor,
     seq_start: Tensor,
@@ -109,13 +120,13 @@ def window_records(
     state_slot: Tensor,
     window: int,
 ) -> tuple[Tensor, Tensor]:
-    """Records [n, window, bytes] of positions p-window+1 .. p of each row, oldest first, and which exist.
+    """Records [n, window, bytes] of positions last_key-window+1 .. last_key of each row, oldest first, and which exist.
 
-    Positions of this step come from `fresh`, older ones from the ring. Slots that do not exist hold zeros: nothing
-    that was not asked for can reach a sum.
+    Those before first_key do not. Positions of this step come from `fresh`, older ones from the ring. Slots that do
+    not exist hold zeros: nothing that was not asked for can reach a sum.
     """
-    key = positions.unsqueeze(1) + torch.arange(1 - window, 1, device=positions.device)
-    present = (key >= 0) & live.unsqueeze(1)
+    key = last_key.unsqueeze(1) + torch.arange(1 - window, 1, device=last_key.device)
+    present = (key >= first_key.clamp(min=0).unsqueeze(1)) & live.unsqueeze(1)
     since_start = key - seq_start[sequence].unsqueeze(1)
     in_step = present & (since_start >= 0)
     in_ring = present & (since_start < 0)

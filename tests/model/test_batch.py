@@ -30,6 +30,7 @@ def test_rows_and_sequences() -> None:
     assert batch.positions.tolist() == [0, 1, 2, 130, 131, 0, 0]
     assert batch.row_seq.tolist() == [0, 0, 0, 1, 1, -1, -1]
     assert (batch.seq_start.tolist(), batch.seq_end.tolist()) == ([0, 130], [3, 132])
+    assert (batch.first_key.tolist(), batch.last_key.tolist()) == ([0] * 7, batch.positions.tolist())
     assert (batch.row_begin.tolist(), batch.state_slot.tolist()) == ([0, 3], [1, 3])
     assert batch.block_table.tolist() == [[4, 9], [7, 8]]
     assert batch.logit_rows.tolist() == [2, 3, 4]
@@ -82,3 +83,10 @@ def test_bad_slices_are_refused(fields: dict[str, Any], message: str) -> None:
 def test_too_few_rows_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="rows: got 2; allowed: at least the 3 rows"):
         Batch.build([piece(0, 3)], TEXT, CPU, rows=2)
+
+
+def test_keys_before_a_restored_window_are_bounded_out() -> None:
+    batch = Batch.build([piece(0, 2), piece(130, 132, slot=2, valid_start=128)], TEXT, CPU, rows=5)
+    assert batch.first_key.tolist() == [0, 0, 128, 128, 0]
+    with pytest.raises(InvalidArgumentError, match="valid_start.* 0 to start, which is 130"):
+        Batch.build([piece(130, 132, valid_start=131)], TEXT, CPU)

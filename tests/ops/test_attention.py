@@ -23,8 +23,8 @@ from deepinfer.hal.errors import ContractError
         ({"window": 24}, "window is 24 and the ring has 22 slots"),
         ({"window": 0}, "window is 0"),
         ({"sink": torch.zeros(5)}, "dim h is 5 in sink but 4"),
-        ({"positions": torch.zeros(6, dtype=torch.int32)}, "dim T is 6 in positions but 5"),
-        ({"positions": torch.zeros(5, dtype=torch.int64)}, "positions must be int32"),
+        ({"first_key": torch.zeros(6, dtype=torch.int32)}, "dim T is 6 in first_key but 5"),
+        ({"last_key": torch.zeros(5, dtype=torch.int64)}, "last_key must be int32"),
         ({"fresh": torch.zeros(5, 32, dtype=torch.uint8)}, r"fresh has size 32 in dim 1, must be d\+d//32 = 33"),
     ],
 )

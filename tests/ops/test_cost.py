@@ -78,9 +78,9 @@ def test_rings_count_the_rows_they_keep() -> None:
 
 def test_attention_counts_the_window_of_a_chunk_once() -> None:
     dims = {"T": 1000, "h": 1, "d": 64, "S": 1, "Z": 2, "R": 133, "window": 128, "ratio": 0}
-    assert cost("sparse_attention", **dims).bytes == 1000 * 4 * 64 + (1000 + 127) * 66 + 4 + 1000 * 8 + 12
+    assert cost("sparse_attention", **dims).bytes == 1000 * 4 * 64 + (1000 + 127) * 66 + 4 + 1000 * 12 + 12
     one = dims | {"T": 1}
-    assert cost("sparse_attention", **one).bytes == 4 * 64 + 128 * 66 + 4 + 8 + 12
+    assert cost("sparse_attention", **one).bytes == 4 * 64 + 128 * 66 + 4 + 12 + 12
 
 
 def test_dtypes_count() -> None:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-import cache_oracle
 from cache_world import Stage, Story, same_bits
 from deepinfer.backends.reference import attention as kernels
+from deepinfer.conformance.oracle import attention as oracle
+from deepinfer.conformance.oracle import formats
 from deepinfer.hal.errors import ContractError
 from deepinfer.ops import attention as ops
 from deepinfer.ops.layouts import FP4_16
@@ -23,13 +24,11 @@ POISONS = (0x00, 0x7F, 0xFF, 0x7E)
 def check_against_oracle(stage: Stage, window: int, result: torch.Tensor) -> None:
     for (s, p), row in stage.by_row(result).items():
         story = stage.places[s][0]
-        keys = cache_oracle.decode(story.window[max(0, p - window + 1) : p + 1], "fp8_32")
+        keys = formats.decode(story.window[max(0, p - window + 1) : p + 1], "fp8_32")
         if story.k:
             chosen = story.indices[p][story.indices[p] >= 0].numpy()
-            keys = np.concatenate((keys, cache_oracle.decode(story.entries[chosen], story.record)))
-        want, bound = cache_oracle.attention(
-            story.q[p].double().numpy(), keys, story.sink.double().numpy(), story.d**-0.5
-        )
+            keys = np.concatenate((keys, formats.decode(story.entries[chosen], story.record)))
+        want, bound = oracle.attention(story.q[p].double().numpy(), keys, story.sink.double().numpy(), story.d**-0.5)
         error = np.abs(row.double().numpy() - want)
         assert (error <= bound).all(), f"sequence {s} position {p}: {error.max()}"
 
@@ -254,7 +253,7 @@ def test_nan_of_a_key_stays_in_its_row() -> None:
 
 def test_no_rows_and_no_sequences() -> None:
     stage = Stage([(Story(12, 5), 0, 5)])
-    none = {"positions": torch.zeros(0, dtype=torch.int32), "row_seq": torch.zeros(0, dtype=torch.int32)}
+    none = dict.fromkeys(("first_key", "last_key", "row_seq"), torch.zeros(0, dtype=torch.int32))
     result = stage.attention(
         16,
         q=torch.zeros(0, 4, 32).bfloat16(),
@@ -288,3 +287,89 @@ def test_selected_entry_without_a_page() -> None:
     hole = torch.full_like(stage.step.block_table, -1)
     with pytest.raises(ContractError, match="block_table holds -1, must lie in"):
         stage.attention(16, block_table=hole)
+
+
+# ---- first and last key ---------------------------------------------------------------------------------------------
+
+
+def bounded(stage: Stage, window: int, first: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
+    """Attention with other edges of the window, held against float64."""
+    result = stage.attention(window, first_key=first, last_key=last)
+    rows = stage.by_row(result)
+    edges = stage.by_row(torch.stack((first, last), 1))
+    for (s, p), row in rows.items():
+        story = stage.places[s][0]
+        begin, end = edges[s, p].tolist()
+        keys = formats.decode(story.window[max(0, begin, end - window + 1) : max(end + 1, 0)], "fp8_32")
+        if story.k:
+            chosen = story.indices[p][story.indices[p] >= 0].numpy()
+            keys = np.concatenate((keys, formats.decode(story.entries[chosen], story.record)))
+        if not len(keys):
+            assert not row.any(), (s, p)
+            continue
+        want, bound = oracle.attention(story.q[p].double().numpy(), keys, story.sink.double().numpy(), story.d**-0.5)
+        assert (np.abs(row.double().numpy() - want) <= bound).all(), (s, p)
+    return result
+
+
+@pytest.mark.parametrize("k", [0, 16])
+def test_lower_bounds(k: int) -> None:
+    """A first key before the window, inside it in the ring, inside it in the step, the row's own, and past the row."""
+    story = Story(15, 90, k=k)
+    stage = Stage([(story, 60, 90)])
+    last = stage.step.positions
+    for first in (last - 20, torch.full_like(last, 55), torch.full_like(last, 70), last, last + 1):
+        bounded(stage, 16, first, last)
+    free = stage.attention(16)
+    assert same_bits(stage.attention(16, first_key=last - 15), free)
+    assert not same_bits(stage.attention(16, first_key=last - 14), free)
+
+
+def test_what_lies_below_the_first_key_is_not_read() -> None:
+    """Ring slots and rows of the step that no bound admits may hold NaN."""
+    story = Story(16, 90)
+    stage = Stage([(story, 60, 90)])
+    first = torch.full_like(stage.step.positions, 65)
+    want = stage.attention(16, first_key=first)
+    ring, fresh = stage.ring(22), stage.rows("window", 0xFF)
+    ring[:], fresh[:5] = 0x7F, 0x7F
+    assert same_bits(stage.attention(16, first_key=first, ring=ring, fresh=fresh), want)
+
+
+def test_truncated_rows_are_the_same_alone() -> None:
+    """Rows inside a rectangle give the same bits whether the rows before it are in the step or not."""
+    story = Story(17, 90)
+    whole = Stage([(story, 40, 90)])
+    want = whole.attention(16, first_key=torch.full((50,), 75, dtype=torch.int32))[35:]
+    kept = Stage([(story, 75, 90)], poison=0x7F)
+    ring = torch.full_like(kept.ring(22), 0x7F)
+    got = kept.attention(16, first_key=torch.full((15,), 75, dtype=torch.int32), ring=ring)
+    assert same_bits(got, want)
+
+
+def block_of(story: Story, start: int, n: int, **options: object) -> Stage:
+    return Stage([(story, start, start + n)], **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("n", [1, 3, 5])
+@pytest.mark.parametrize("start", [0, 1, 10, 16, 17, 70])
+def test_rows_of_a_draft_block_see_the_window_before_it_and_one_another(start: int, n: int) -> None:
+    stage = block_of(Story(18, 100, k=0), start, n)
+    last = torch.full((n,), start + n - 1, dtype=torch.int32)
+    result = bounded(stage, 16 + n, torch.full_like(last, start - 16), last)
+    keys = max(0, start - 16)
+    assert same_bits(stage.attention(16 + n, last_key=last), result), f"the window alone starts at {keys}"
+
+
+def test_draft_blocks_do_not_depend_on_their_neighbours() -> None:
+    story, others = Story(19, 100, k=0), [Story(20 + i, 300, k=0) for i in range(40)]
+    last = torch.full((5,), 74, dtype=torch.int32)
+    want = block_of(story, 70, 5).attention(21, last_key=last)
+    for count in (1, 3, 40):
+        places = [(o, 7 * i, 7 * i + 5) for i, o in enumerate(others[:count])]
+        places.insert(count // 2, (story, 70, 75))
+        stage = Stage(places, padding=count, seed=count)
+        sequence = stage.step.row_seq.clamp(min=0).long()
+        got = stage.by_row(stage.attention(21, last_key=stage.step.seq_end[sequence] - 1))
+        for i in range(5):
+            assert same_bits(got[count // 2, 70 + i], want[i]), (count, i)
