@@ -395,6 +395,8 @@ ROWS: dict[str, Rows | NoRows] = {
     "rms_norm": _TOKEN,
     "rope": _TOKEN,
     "sparse_attention": Rows("T", carry=lambda given, row: given["fresh"][row], divisible=_causal),
+    "step_metadata": NoRows("rows are made from lengths, not given; the op is exact, so its bits are stated whole"),
+    "step_tokens": NoRows("a sequence's rows are cut out of lists of tokens; the op is exact"),
     "swiglu_quant": Rows("M"),
     "topk_select": _TOKEN,
     "window_pack": _TOKEN,

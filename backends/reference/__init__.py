@@ -33,6 +33,7 @@ class ReferenceBackend(Backend):
         ".moe",
         ".engram",
         ".sampling",
+        ".step",
     )
 
     def probe(self) -> Available | Unavailable:

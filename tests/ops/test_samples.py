@@ -12,14 +12,14 @@ import torch
 
 import deepinfer.ops  # noqa: F401 - defines the specs
 from deepinfer.backends import reference
+from deepinfer.conformance.compare.exact import same_bits
 from deepinfer.ops.spec import SPECS, OpSpec, Sample, TensorArg, WeightHandle
-from layer_oracle import same_bits
 
 CPU = torch.device("cpu")
 OPS = sorted(SPECS)
 ROW_TILE = 128
 """Rows of the largest tile a kernel is expected to use."""
-ROWS = {"engram_gather": "T", "gather_rows": "L", "moe_combine": "T"}
+ROWS = {"engram_gather": "T", "gather_rows": "L", "moe_combine": "T", "step_metadata": "rows"}
 """The dim that counts rows, where it is not the first of the first argument."""
 
 TILED = {
@@ -68,6 +68,8 @@ REAL: dict[str, dict[str, int]] = {
     "sample_filter": {"V": V},
     "smaller_mass": {"V": V},
     "sparse_attention": {"h": 64, "d": 512, "window": 128, "K": 512},
+    "step_metadata": {"R": 2},
+    "step_tokens": {"vocab": V, "size": 4, "n": 5},
     "swiglu_quant": {"N": 4608},
     "token_logprobs": {"V": V},
     "top_logprobs": {"V": V, "k": 20},
