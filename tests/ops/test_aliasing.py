@@ -11,9 +11,9 @@ from torch import Tensor
 
 from deepinfer import ops
 from deepinfer.backends import reference
+from deepinfer.conformance.compare.exact import same_bits
 from deepinfer.hal.errors import ContractError
 from deepinfer.ops.spec import BF16, E4M3, I32, SPECS, U8
-from layer_oracle import same_bits
 
 EPS = 1e-6
 

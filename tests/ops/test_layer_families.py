@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from deepinfer.conformance.compare.exact import same_bits
 from deepinfer.hal.errors import ContractError, KernelError
 from deepinfer.ops.spec import SPECS, OpSpec, Sample
-from layer_oracle import same_bits
 
 CPU = torch.device("cpu")
 FAMILIES = ("embed", "norm", "quant", "linear", "rope", "hyper_connections", "moe", "engram")

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-import class_check
-import class_oracle
 import deepinfer.ops
+import numerics_checks
 from deepinfer.backends import reference
 from deepinfer.backends.reference.formats import quantize_fp4_e4m3, quantize_fp4_pow2, quantize_fp8
+from deepinfer.conformance.compare.decided_choices import compare_choices
+from deepinfer.conformance.compare.decided_codes import compare_codes
+from deepinfer.conformance.oracle import expected
 from deepinfer.ops.layouts import LAYOUTS
 from deepinfer.ops.numerics import FLOOR, Accumulated, Decided, Exact, Rounded, spacing
 from deepinfer.ops.spec import SPECS
@@ -21,6 +23,7 @@ from deepinfer.ops.spec import SPECS
 assert deepinfer.ops
 BF16, F32 = torch.bfloat16, torch.float32
 CPU = torch.device("cpu")
+expected.load_oracles()
 CLASSED = sorted(n for n, s in SPECS.items() if not isinstance(s.numerics, Exact))
 Call = tuple[tuple[Any, ...], list[torch.Tensor]]
 
@@ -29,12 +32,12 @@ def call(name: str, label: str) -> Call:
     """Arguments before a call of a sample, and its results on the CPU."""
     reference.backend.load()
     (sample,) = (s for s in SPECS[name].samples(np.random.default_rng(5), CPU) if s.label == label)
-    args = class_check.to_cpu(sample.args)
-    return args, list(class_check.results(SPECS[name], sample.args))
+    args = numerics_checks.to_cpu(sample.args)
+    return args, list(numerics_checks.results(SPECS[name], sample.args))
 
 
 def found(name: str, args: tuple[Any, ...], outs: Sequence[torch.Tensor], twin: Sequence[torch.Tensor]) -> list[str]:
-    return class_check.faults(SPECS[name], args, outs, twin)
+    return numerics_checks.faults(SPECS[name], args, outs, twin)
 
 
 @pytest.mark.parametrize("dtype", [BF16, F32])
@@ -75,8 +78,8 @@ def test_decided_limit_counts_roundings_of_its_dtype() -> None:
 def test_samples_lie_in_the_class(name: str) -> None:
     reference.backend.load()
     for sample in SPECS[name].samples(np.random.default_rng(5), CPU):
-        args = class_check.to_cpu(sample.args)
-        outs = class_check.results(SPECS[name], sample.args)
+        args = numerics_checks.to_cpu(sample.args)
+        outs = numerics_checks.results(SPECS[name], sample.args)
         assert not (wrong := found(name, args, outs, outs)), f"{sample.label}: {wrong}"
 
 
@@ -100,16 +103,15 @@ SAMPLES = {
 
 
 def test_every_op_has_an_oracle() -> None:
-    stores = {"compressed_store", "index_key_store", "moe_gate"}
-    assert {*class_oracle.FLOATS, *class_oracle.CODES, *stores} == set(CLASSED)
-    assert set(SAMPLES) == set(class_oracle.FLOATS)
+    assert {*expected.FLOATS, *expected.CODES, *expected.JUDGES} == set(CLASSED)
+    assert set(SAMPLES) == set(expected.FLOATS)
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_float_faults_are_seen(name: str) -> None:
     """One element just past its limit; a NaN too many; a NaN too few; an infinity."""
     args, outs = call(name, SAMPLES[name])
-    for i, oracle in enumerate(class_oracle.FLOATS[name](*args)):
+    for i, oracle in enumerate(expected.FLOATS[name](*args)):
         usable = oracle.want.isfinite() & (oracle.limit > 0)
         usable &= torch.ones_like(usable) if oracle.defined is None else oracle.defined
         place = tuple(torch.nonzero(usable)[-1])
@@ -127,8 +129,8 @@ def test_float_faults_are_seen(name: str) -> None:
 @pytest.mark.parametrize(("name", "outputs"), [("linear_bf16", (0,)), ("hc_coefficients", (0, 1))])
 def test_fp32_results_rounded_to_bf16_are_seen(name: str, outputs: tuple[int, ...]) -> None:
     for sample in SPECS[name].samples(np.random.default_rng(5), CPU):
-        args = class_check.to_cpu(sample.args)
-        outs = class_check.results(SPECS[name], sample.args)
+        args = numerics_checks.to_cpu(sample.args)
+        outs = numerics_checks.results(SPECS[name], sample.args)
         if outs[0].dtype == F32 and outs[0].shape[0] > 1 and outs[0].isfinite().all():
             for i in outputs:
                 coarse = [o.bfloat16().float() if i == j else o for j, o in enumerate(outs)]
@@ -139,7 +141,7 @@ def test_lanes_and_rows_that_are_unspecified_may_hold_anything() -> None:
     for name in ("index_score", "grouped_linear"):
         label = "empty groups, tail of unused rows, gathered" if name == "grouped_linear" else SAMPLES[name]
         args, outs = call(name, label)
-        (oracle,) = class_oracle.FLOATS[name](*args)
+        (oracle,) = expected.FLOATS[name](*args)
         assert oracle.defined is not None and not oracle.defined.all()
         other = outs[0].masked_fill(~oracle.defined, torch.nan)
         assert not found(name, args, [other], outs)
@@ -166,21 +168,21 @@ def test_codes_of_values_within_the_limit_pass_and_others_do_not(kind: str) -> N
     draw = torch.Generator().manual_seed(1)
     value = torch.randn(40, 64, generator=draw).bfloat16().double() * torch.logspace(-3, 3, 40).unsqueeze(1)
     value[:, 7] = 1.5 * value.abs().amax(1)  # clear of the other channels, so a scale hangs on one of them
-    oracle = class_oracle.Codes(value, 2.0**-8 * value.abs(), kind)
+    oracle = expected.Codes(value, 2.0**-8 * value.abs(), kind)
     away = torch.rand(value.shape, generator=draw) * 2 - 1
 
     def record(x: torch.Tensor) -> torch.Tensor:
         return torch.cat([part.view(torch.uint8) for part in QUANTISE[kind](x.float())], dim=1)
 
-    assert not class_check.code_faults(oracle, record(value))
-    assert not class_check.code_faults(oracle, record(value + 0.99 * oracle.limit * away))
-    assert class_check.code_faults(oracle, record(value + 40 * oracle.limit * away))
+    assert not compare_codes("record", oracle, record(value)).findings
+    assert not compare_codes("record", oracle, record(value + 0.99 * oracle.limit * away)).findings
+    assert compare_codes("record", oracle, record(value + 40 * oracle.limit * away)).findings
     right = record(value)
     data = LAYOUTS[kind].data_bytes(64)
     for row, column, change in ((5, 3, 2), (5, 3, -2), (5, 3, 128), (7, data, 1), (7, data, -1), (7, data + 1, 2)):
         wrong = right.clone()
         wrong[row, column] = (int(wrong[row, column]) + change) % 256
-        assert class_check.code_faults(oracle, wrong), (row, column, change)
+        assert compare_codes("record", oracle, wrong).findings, (row, column, change)
 
 
 @pytest.mark.parametrize("name", ["window_pack", "index_query_pack", "swiglu_quant"])
@@ -234,9 +236,11 @@ def test_choice_faults_are_seen() -> None:
 
 
 def test_ties_go_to_the_lower_id() -> None:
-    oracle = class_oracle.Choice(torch.tensor([[1.0, 2.0, 2.0]]), torch.full((1, 3), 1e-6, dtype=torch.float64))
+    oracle = expected.Choice(torch.tensor([[1.0, 2.0, 2.0]]), torch.full((1, 3), 1e-6, dtype=torch.float64))
     inputs = torch.tensor([[0.1, 0.7, 0.7]]), torch.zeros(1, 3)
     for ids, right in (([1, 2], True), ([2, 1], False), ([2, 0], False), ([1, 0], False)):
-        assert (not class_check.choice_faults(oracle, torch.tensor([ids]), inputs)) == right, ids
+        assert (not compare_choices("ids", oracle, torch.tensor([ids]), inputs).findings) == right, ids
     near = torch.tensor([[0.1, 0.7, 0.7000001]]), torch.zeros(1, 3)
-    assert not class_check.choice_faults(oracle, torch.tensor([[2, 1]]), near)  # within the limit either order is right
+    assert not compare_choices(
+        "ids", oracle, torch.tensor([[2, 1]]), near
+    ).findings  # within the limit either order is right

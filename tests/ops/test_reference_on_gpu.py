@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-import class_check
 import deepinfer.ops
+import numerics_checks
 from deepinfer.backends import reference
 from deepinfer.ops.spec import SPECS, WeightHandle
 
@@ -25,10 +25,10 @@ def test_samples_lie_in_the_numerics_class(name: str) -> None:
     reference.backend.load()
     spec = SPECS[name]
     for sample in spec.samples(np.random.default_rng(5), torch.device("cuda")):
-        args = class_check.to_cpu(sample.args)
-        twin = class_check.results(spec, class_check.to_cpu(sample.args))
-        got = class_check.to_cpu(class_check.results(spec, sample.args))
-        assert not (found := class_check.faults(spec, args, got, twin)), f"{sample.label}: {found}"
+        args = numerics_checks.to_cpu(sample.args)
+        twin = numerics_checks.results(spec, numerics_checks.to_cpu(sample.args))
+        got = numerics_checks.to_cpu(numerics_checks.results(spec, sample.args))
+        assert not (found := numerics_checks.faults(spec, args, got, twin)), f"{sample.label}: {found}"
 
 
 def test_prepared_weights_stay_where_they_are() -> None:

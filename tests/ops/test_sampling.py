@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deepinfer.backends.reference.sampling  # noqa: F401
-import sampling_oracle as oracle
+import numerics_document as document
+from deepinfer.conformance.oracle import sampling as oracle
 from deepinfer.hal.errors import ContractError, InvalidArgumentError
 from deepinfer.ops import sampling as ops
 from deepinfer.ops.spec import SPECS
@@ -51,44 +52,44 @@ def assert_filter(got: ops.Filter, want: list[tuple]) -> None:
 
 
 def parse_row(words: list[str], width: int) -> np.ndarray:
-    z = np.full(width, oracle.number(words[-1]), np.float32)
+    z = np.full(width, document.number(words[-1]), np.float32)
     for item in words[:-1]:
         i, value = item.split(":")
-        z[int(i)] = oracle.number(value)
+        z[int(i)] = document.number(value)
     return z
 
 
 # ---- vectors and samples ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", oracle.blocks()["vectors-filter"])
+@pytest.mark.parametrize("row", document.blocks()["vectors-filter"])
 def test_filter_vectors_of_the_document(row: list[str]) -> None:
     arrow = row.index("->")
-    width, inverse, (k, p, m, force) = int(row[0]), oracle.number(row[1]), map(int, row[2:6])
+    width, inverse, (k, p, m, force) = int(row[0]), document.number(row[1]), map(int, row[2:6])
     z = torch.from_numpy(parse_row(row[6:arrow], width))[None]
     got = ops.sample_filter(z, f32(float(inverse)), i32(k), i64(p), i64(m), force)
     want = row[arrow + 1 :]
-    assert_filter(got, [(*map(float, map(oracle.number, want[0:1])), int(want[1]), float(oracle.number(want[2])),
+    assert_filter(got, [(*map(float, map(document.number, want[0:1])), int(want[1]), float(document.number(want[2])),
                          *map(int, want[3:]))])  # fmt: skip
 
 
-@pytest.mark.parametrize("row", oracle.blocks()["vectors-draw"])
+@pytest.mark.parametrize("row", document.blocks()["vectors-draw"])
 def test_draw_vectors_of_the_document(row: list[str]) -> None:
     arrow = row.index("->")
     z = torch.from_numpy(parse_row(row[5:arrow], int(row[0])))[None]
-    inverse = f32(float(oracle.number(row[1])))
+    inverse = f32(float(document.number(row[1])))
     seed = torch.from_numpy(np.array([int(row[2])], np.uint64).view(np.int64))
     kept = ops.sample_filter(z, inverse)
     token = ops.sample_draw(z, inverse, kept, seed, i64(int(row[3])), int(row[4]))
     assert_same(token, [int(row[arrow + 1])], torch.int32)
 
 
-@pytest.mark.parametrize("row", oracle.blocks()["vectors-logprob"])
+@pytest.mark.parametrize("row", document.blocks()["vectors-logprob"])
 def test_log_probability_vectors_of_the_document(row: list[str]) -> None:
     arrow = row.index("->")
     z = torch.from_numpy(parse_row(row[3:arrow], int(row[0])))[None]
-    got = ops.token_logprobs(z, i32(int(row[2])), f32(float(oracle.number(row[1]))))
-    assert_same(got, [float(oracle.number(row[arrow + 1]))])
+    got = ops.token_logprobs(z, i32(int(row[2])), f32(float(document.number(row[1]))))
+    assert_same(got, [float(document.number(row[arrow + 1]))])
 
 
 def samples(name: str, widest: int = 20_000) -> list:

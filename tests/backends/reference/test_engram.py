@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-import class_check
-import class_oracle
-import layer_oracle as oracle
+import numerics_checks
 from deepinfer import ops
 from deepinfer.backends.reference import engram  # noqa: F401  (registers the kernels)
+from deepinfer.conformance.compare.exact import same_bits
+from deepinfer.conformance.oracle import formats
+from deepinfer.conformance.oracle import formulas as oracle
+from deepinfer.conformance.oracle import moe as moe_oracle
 from deepinfer.hal.errors import ContractError
 from deepinfer.ops import layer_samples as make
 from deepinfer.ops.spec import SPECS
@@ -140,7 +142,7 @@ def test_gate_against_float64(rows: int, m: int, width: int) -> None:
     image = torch.zeros(rows, dtype=torch.bool)
     args = (x, kv, qw, kw, image, 1e-20)
     got = ops.engram_gate(*args)
-    assert not class_check.faults(SPECS["engram_gate"], args, [got], [got])
+    assert not numerics_checks.faults(SPECS["engram_gate"], args, [got], [got])
 
 
 def test_gate_leaves_image_rows_alone_whatever_their_memory_holds() -> None:
@@ -150,7 +152,7 @@ def test_gate_leaves_image_rows_alone_whatever_their_memory_holds() -> None:
     kv[1] = torch.nan
     ones = torch.ones(2, 32, dtype=torch.bfloat16)
     got = ops.engram_gate(x, kv, ones, ones, torch.tensor([False, True, False]), 1e-20)
-    assert oracle.same_bits(got[1], x[1])
+    assert same_bits(got[1], x[1])
     assert got[[0, 2]].isfinite().all() and not got[0].equal(x[0])
 
 
@@ -163,7 +165,7 @@ def test_gate_of_a_zero_product_has_the_floor_and_the_sign_of_zero() -> None:
     want = np.array([128 - 256 / (1 + np.exp(-1e-3)), -128 + 256 / (1 + np.exp(1e-3))])
     # The gate, 1/2, is off by 10 roundings at most (root 4, sigmoid 6); product and sum by 2 of terms of 128; bf16.
     limit = (1 + 2.0**-8) * (5 * 256 + 4 * 128) * 2.0**-24 + 2.0**-8 * np.abs(want)
-    assert (np.abs(oracle.f64(got) - want) <= limit).all()
+    assert (np.abs(formats.f64(got) - want) <= limit).all()
 
 
 def test_gate_grows_with_the_match() -> None:
@@ -172,8 +174,8 @@ def test_gate_grows_with_the_match() -> None:
     kv = torch.cat((key, torch.full((1, 64), 512.0).to(torch.bfloat16)), dim=1).repeat(3, 1)
     one = torch.ones(1, 64, dtype=torch.bfloat16)
     args = (x, kv, one, one, torch.zeros(3, dtype=torch.bool), 1e-20)
-    added = oracle.f64(ops.engram_gate(*args)) - oracle.f64(x)
+    added = formats.f64(ops.engram_gate(*args)) - formats.f64(x)
     full = 512 / (1 + np.exp(-np.sqrt(8)))  # dot of a unit vector with itself is sqrt(D), the root of that the gate's
     want = np.array([full, 512 - full, 512 / (1 + np.exp(-1e-3))])[:, None, None]
-    (within,) = class_oracle.engram_gate(*args)
+    (within,) = moe_oracle.engram_gate(*args)
     assert (np.abs(added - want) <= within.limit.numpy()).all()

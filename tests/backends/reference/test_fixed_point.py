@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import sampling_oracle as oracle
 from deepinfer.backends.reference import fixed_point as fp
+from deepinfer.conformance.oracle import sampling as oracle
 
 
 @given(st.integers(0, 2**62 - 1), st.integers(0, 2**31))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-import layer_oracle as oracle
-from cache_oracle import E2M1, E4M3
 from deepinfer.backends.reference import formats
+from deepinfer.conformance.compare.exact import same_bits
+from deepinfer.conformance.oracle.formats import E2M1, E4M3, q8
 
 NAN, INF = float("nan"), float("inf")
 
@@ -171,7 +171,7 @@ def test_fp8_of_random_rows_matches_a_search_of_the_table() -> None:
     rng = np.random.default_rng(1)
     x = (rng.standard_normal((50, 96)) * 2.0 ** rng.integers(-30, 30, (50, 1))).astype(np.float32)
     codes, scale = formats.quantize_fp8(torch.from_numpy(x))
-    want_codes, want_scale = oracle.q8(x.astype(np.float64))
+    want_codes, want_scale = q8(x.astype(np.float64))
     np.testing.assert_array_equal(scale.numpy(), want_scale)
     np.testing.assert_array_equal(codes.view(torch.uint8).numpy(), want_codes)
 
@@ -230,7 +230,7 @@ def test_quantisers_take_any_leading_dims_strides_and_no_rows() -> None:
         for view in (x, wide[..., 7:103]):
             codes, scale = quantize(view)
             assert codes.shape[:2] == scale.shape[:2] == (3, 5)
-            assert oracle.same_bits((codes.flatten(0, 1), scale.flatten(0, 1)), flat)
+            assert same_bits((codes.flatten(0, 1), scale.flatten(0, 1)), flat)
         assert dequantize(codes, scale).shape == x.shape
         empty = quantize(x[:0])
         assert dequantize(*empty).shape == (0, 5, 96)

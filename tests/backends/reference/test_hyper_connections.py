@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-import class_check
-import class_oracle
-import layer_oracle as oracle
+import numerics_checks
 from deepinfer import ops
 from deepinfer.backends.reference.hyper_connections import sinkhorn
+from deepinfer.conformance.oracle import formats
+from deepinfer.conformance.oracle import formulas as oracle
+from deepinfer.conformance.oracle import layers as layers_oracle
 from deepinfer.ops import layer_samples as make
 from deepinfer.ops.spec import SPECS
+from numerics_checks import check_accumulated
 
 CPU = torch.device("cpu")
 U32 = 2.0**-24
@@ -25,10 +27,10 @@ DOUBLY_STOCHASTIC = [
 ]
 
 
-def check_sinkhorn(got: torch.Tensor, logits: oracle.Floats, iterations: int) -> None:
+def check_sinkhorn(got: torch.Tensor, logits: formats.Floats, iterations: int) -> None:
     """Against float64 on the same logits: only the fp32 steps differ."""
-    limit = class_oracle.sinkhorn_limit(0.0, np.ptp(logits), iterations)
-    np.testing.assert_allclose(oracle.f64(got), oracle.sinkhorn(logits, 1e-6, iterations), rtol=limit)
+    limit = layers_oracle.sinkhorn_limit(0.0, np.ptp(logits), iterations)
+    np.testing.assert_allclose(formats.f64(got), oracle.sinkhorn(logits, 1e-6, iterations), rtol=limit)
 
 
 def test_sinkhorn_vector() -> None:
@@ -66,7 +68,7 @@ def coefficients(seed: int, rows: int, m: int, width: int) -> tuple[torch.Tensor
 def test_coefficients_against_float64(rows: int, m: int, width: int) -> None:
     args = coefficients(rows, rows, m, width)
     got = ops.hc_coefficients(*args, 1e-20, 1e-6, 20)
-    assert not class_check.faults(SPECS["hc_coefficients"], (*args, 1e-20, 1e-6, 20), got, got)
+    assert not numerics_checks.faults(SPECS["hc_coefficients"], (*args, 1e-20, 1e-6, 20), got, got)
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 20])
@@ -78,27 +80,27 @@ def test_coefficients_where_the_projection_is_exact(iterations: int) -> None:
     x = x.sign() * 4
     fn = (fn * width**0.5 * 3).round() / 256
     got = ops.hc_coefficients(x, fn, base, scale, 1e-20, 1e-6, iterations)
-    want = oracle.hc_coefficients(*map(oracle.f64, (x, fn, base, scale)), 1e-20, 1e-6, iterations)
-    mix = oracle.f64(x).reshape(11, -1) @ oracle.f64(fn).T / 4
-    size = np.abs(mix * np.repeat(oracle.f64(scale), [m, m, m * m])) + np.abs(oracle.f64(base))
+    want = oracle.hc_coefficients(*map(formats.f64, (x, fn, base, scale)), 1e-20, 1e-6, iterations)
+    mix = formats.f64(x).reshape(11, -1) @ formats.f64(fn).T / 4
+    size = np.abs(mix * np.repeat(formats.f64(scale), [m, m, m * m])) + np.abs(formats.f64(base))
     error = 3 * U32 * size  # product with scale, sum with base
     worst, span = (part[:, 2 * m :].max(1)[:, None, None] for part in (error, 2 * size))
     limits = (
         error[:, :m] / 4 + 7 * U32 * want[0],  # slope of the sigmoid; its 6 roundings, and eps
         error[:, m : 2 * m] / 2 + 7 * U32 * want[1],
-        want[2] * class_oracle.sinkhorn_limit(worst, span, iterations),
+        want[2] * layers_oracle.sinkhorn_limit(worst, span, iterations),
     )
     for name, a, b, limit in zip(("pre", "post", "comb"), got, want, limits, strict=True):
-        assert (np.abs(oracle.f64(a) - b) <= limit).all(), name
+        assert (np.abs(formats.f64(a) - b) <= limit).all(), name
 
 
 def test_each_scale_and_part_of_base_acts_on_its_own_output() -> None:
     x, fn, base, _ = coefficients(1, 3, 4, 32)
     zero = torch.zeros(3)
     pre, post, comb = ops.hc_coefficients(x, fn, base, zero, 1e-20, 1e-6, 20)
-    exact = oracle.f64(base)  # with scale 0 the logits are `base`, bit for bit; a sigmoid takes 6 roundings, eps one
-    np.testing.assert_allclose(oracle.f64(pre[0]), oracle.sigmoid(exact[:4]) + 1e-6, rtol=7 * U32)
-    np.testing.assert_allclose(oracle.f64(post[0]), 2 * oracle.sigmoid(exact[4:8]), rtol=7 * U32)
+    exact = formats.f64(base)  # with scale 0 the logits are `base`, bit for bit; a sigmoid takes 6 roundings, eps one
+    np.testing.assert_allclose(formats.f64(pre[0]), oracle.sigmoid(exact[:4]) + 1e-6, rtol=7 * U32)
+    np.testing.assert_allclose(formats.f64(post[0]), 2 * oracle.sigmoid(exact[4:8]), rtol=7 * U32)
     check_sinkhorn(comb[0], exact[8:].reshape(4, 4), 20)
     for part, scale in enumerate(torch.eye(3)):
         got = ops.hc_coefficients(x, fn, base, scale, 1e-20, 1e-6, 20)
@@ -121,13 +123,13 @@ def test_collapse_and_expand_against_float64(rows: int, m: int, width: int) -> N
     rng = np.random.default_rng(width)
     x, y = make.normal(rng, CPU, rows, m, width), make.normal(rng, CPU, rows, width)
     p, comb = (make.normal(rng, CPU, *s, dtype=torch.float32) for s in ((rows, m), (rows, m, m)))
-    wide, mix, c = oracle.f64(x), oracle.f64(p), oracle.f64(comb)
+    wide, mix, c = formats.f64(x), formats.f64(p), formats.f64(comb)
     terms = mix[:, :, None] * wide
-    oracle.check_accumulated(ops.hc_collapse(x, p), terms.sum(1), np.abs(terms).sum(1), m)
-    added = mix[:, :, None] * oracle.f64(y)[:, None]
+    check_accumulated(ops.hc_collapse(x, p), terms.sum(1), np.abs(terms).sum(1), m)
+    added = mix[:, :, None] * formats.f64(y)[:, None]
     want = added + np.einsum("tjk,tjd->tkd", c, wide)
     magnitude = np.abs(added) + np.einsum("tjk,tjd->tkd", np.abs(c), np.abs(wide))
-    oracle.check_accumulated(ops.hc_expand(x, y, p, comb), want, magnitude, m + 1)
+    check_accumulated(ops.hc_expand(x, y, p, comb), want, magnitude, m + 1)
 
 
 def test_row_index_of_the_mix_is_the_source_stream() -> None:

@@ -11,9 +11,10 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import cache_oracle
 from cache_world import CPU, Stage, Story, same_bits
 from deepinfer.backends.reference import index as kernels
+from deepinfer.conformance.oracle import attention as oracle
+from deepinfer.conformance.oracle import formats
 from deepinfer.ops import cache_steps as build
 from deepinfer.ops import index as ops
 from deepinfer.ops.cache_samples import candidates
@@ -33,8 +34,8 @@ def test_query_pack_bytes() -> None:
     q = build.normal(np.random.default_rng(0), CPU, 9, 4, 64)
     table = build.rope_table(64, 16, CPU)
     got = ops.index_query_pack(q, torch.arange(9, dtype=torch.int32), table).numpy()
-    rotated = cache_oracle.rotate(q, range(9), table)
-    assert np.array_equal(got.reshape(36, -1), cache_oracle.encode(rotated.reshape(36, 64), "fp4_32_index"))
+    rotated = oracle.rotate(q, range(9), table)
+    assert np.array_equal(got.reshape(36, -1), formats.encode(rotated.reshape(36, 64), "fp4_32_index"))
 
 
 @pytest.mark.parametrize(("heads", "di"), [(4, 32), (32, 128), (3, 64)])
@@ -44,10 +45,10 @@ def test_score_values(ratio: int, heads: int, di: int) -> None:
     stage = Stage([(stories[0], 0, 9), (stories[1], 125, 140), (stories[2], 302, 303)], padding=2)
     for (s, p), row in stage.by_row(stage.scores()).items():
         story, seen = stage.places[s][0], (p + 1) // ratio
-        want, bound = cache_oracle.index_scores(
-            cache_oracle.decode(story.queries[p].numpy(), "fp4_32_index"),
+        want, bound = oracle.index_scores(
+            formats.decode(story.queries[p].numpy(), "fp4_32_index"),
             story.head_weight[p].double().numpy(),
-            cache_oracle.decode(story.keys[:seen], "fp4_32_index"),
+            formats.decode(story.keys[:seen], "fp4_32_index"),
         )
         assert (np.abs(row[:seen].double().numpy() - want) <= bound).all(), (s, p)
 
@@ -170,7 +171,7 @@ def test_topk_is_the_brute_force_result(rows: list[list[float]], k: int, data: s
         scores = torch.tensor(rows, dtype=torch.float64).to(torch.float32).to(dtype)
         got = ops.topk_select(scores, ints(*visible), k, None, 8).tolist()
         for row, seen, chosen in zip(scores.double().numpy(), visible, got, strict=True):
-            want = cache_oracle.best(row[:seen], k)
+            want = oracle.best(row[:seen], k)
             assert chosen == want + [-1] * (k - len(want))
 
 
@@ -186,7 +187,7 @@ def test_topk_inside_candidate_blocks(seen: int, k: int, seed: int) -> None:
     scores[0, [c for c in range(32) if c not in lanes.values()]] = INF
     got = [e for e in ops.topk_select(scores, ints(seen), k, blocks, 8)[0].tolist() if e >= 0]
     entries = sorted(lanes)
-    best = cache_oracle.best(np.array([float(scores[0, lanes[e]]) for e in entries]), k)
+    best = oracle.best(np.array([float(scores[0, lanes[e]]) for e in entries]), k)
     assert got == [entries[i] for i in best]
 
 
@@ -264,7 +265,7 @@ def test_block_select_is_the_brute_force_result(row: list[float], k: int, size: 
         best.append(min(numbers.max(), torch.finfo(torch.bfloat16).max) if numbers.size else NAN)
     if best:
         best[-1] = INF
-    want = cache_oracle.best(np.array(best), k)
+    want = oracle.best(np.array(best), k)
     assert blocks_of(row, k, size, visible) == want + [-1] * (k - len(want))
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-import cache_oracle
 from cache_world import CPU, same_bits
 from deepinfer.backends import reference
+from deepinfer.conformance.oracle import attention as oracle
+from deepinfer.conformance.oracle import formats
 from deepinfer.ops import index as ops
 from deepinfer.ops.spec import SPECS
 
@@ -42,7 +43,7 @@ def test_topk_samples_are_the_brute_force_result() -> None:
             seen, lanes = int(visible[row]), np.arange(scores.shape[1])
             entries = lanes if blocks is None else blocks[row].numpy()[lanes // size] * size + lanes % size
             used = lanes[(entries >= 0) & (entries < seen)]
-            best = cache_oracle.best(scores[row].double().numpy()[used], k)
+            best = oracle.best(scores[row].double().numpy()[used], k)
             check(label, chosen[row], entries[used[best]].tolist())
 
 
@@ -54,7 +55,7 @@ def test_block_samples_are_the_brute_force_result() -> None:
             blocks = [lanes[first : first + size] for first in range(0, len(lanes), size)]
             best = [min(np.nanmax(b), LARGEST) if not np.isnan(b).all() else np.nan for b in blocks]
             best[-1:] = [np.inf] if best else []
-            check(label, chosen[row], cache_oracle.best(np.array(best), k))
+            check(label, chosen[row], oracle.best(np.array(best), k))
 
 
 def keys_of(pages: torch.Tensor, table: torch.Tensor, ratio: int, count: int) -> np.ndarray:
@@ -66,7 +67,7 @@ def keys_of(pages: torch.Tensor, table: torch.Tensor, ratio: int, count: int) ->
         whole = pages[page].numpy()
         codes, scales = whole[: entries * data].reshape(entries, -1), whole[entries * data :].reshape(entries, -1)
         found.append(np.concatenate((codes, scales), axis=1))
-    return cache_oracle.decode(np.concatenate(found)[:count], "fp4_32_index")
+    return formats.decode(np.concatenate(found)[:count], "fp4_32_index")
 
 
 @pytest.mark.parametrize("which", [-1, -2, -3])
@@ -78,9 +79,9 @@ def test_real_scores_lie_within_the_bound(which: int) -> None:
         seen, sequence = int(visible[row]), int(row_seq[row])
         if seen == 0:
             continue
-        decoded = cache_oracle.decode(query[row].numpy(), "fp4_32_index")
+        decoded = formats.decode(query[row].numpy(), "fp4_32_index")
         keys = keys_of(pages, table[sequence], ratio, seen)
-        want, bound = cache_oracle.index_scores(decoded, weight[row].double().numpy(), keys)
+        want, bound = oracle.index_scores(decoded, weight[row].double().numpy(), keys)
         assert (np.abs(scores[row, :seen].double().numpy() - want) <= bound).all(), f"{label}, row {row}"
 
 

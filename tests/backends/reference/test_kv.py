@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-import cache_oracle
 from cache_world import CPU, same_bits
+from deepinfer.conformance.oracle import attention as oracle
+from deepinfer.conformance.oracle import formats
 from deepinfer.hal.errors import ContractError
 from deepinfer.ops import cache_steps as build
 from deepinfer.ops import kv
@@ -35,7 +36,7 @@ def test_window_pack_bytes() -> None:
     step = step_of(*MIXED, padding=2)
     x = numbers(step.rows, 64)
     x[0], x[1], x[2] = 0.0, x[1] * 1e-6, x[2] * 1e4
-    want = cache_oracle.encode(cache_oracle.rotate(x, step.positions.tolist(), TABLE), "fp8_32")
+    want = formats.encode(oracle.rotate(x, step.positions.tolist(), TABLE), "fp8_32")
     assert np.array_equal(kv.window_pack(x, step.positions, TABLE).numpy(), want)
 
 
@@ -183,7 +184,7 @@ def expected(step: build.Step, x: torch.Tensor, ratio: int, record: str, pages: 
         if s < 0 or (p + 1) % ratio:
             continue
         j = (p + 1) // ratio - 1
-        entry = torch.from_numpy(cache_oracle.encode(cache_oracle.rotate(x[t : t + 1], [j * ratio], TABLE), record)[0])
+        entry = torch.from_numpy(formats.encode(oracle.rotate(x[t : t + 1], [j * ratio], TABLE), record)[0])
         page = result[int(step.block_table[s, j // entries_per_page(ratio)])]
         slot = j % entries_per_page(ratio)
         at, to = layout.data_offset(slot, width, ratio), layout.scale_offset(slot, width, ratio)

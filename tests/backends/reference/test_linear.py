@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-import layer_oracle as oracle
 from deepinfer import ops
 from deepinfer.backends.reference import linear, tiles
+from deepinfer.conformance.oracle import formats
+from deepinfer.conformance.oracle import formulas as oracle
 from deepinfer.ops import layer_samples as make
+from numerics_checks import check_accumulated
 
 CPU = torch.device("cpu")
 
@@ -25,7 +27,7 @@ def test_linear_fp8(rows: int, n: int, k: int) -> None:
     w, ws = make.fp8_codes(r, CPU, n, k), make.scales(r, CPU, -(-n // 32), k // 32)
     y = ops.linear_fp8(xq, xs, ops.linear_fp8_prepare(w, ws))
     assert y.dtype == torch.bfloat16
-    oracle.check_accumulated(y, *oracle.product(oracle.fp8(xq, xs), oracle.fp8_blocks(w, ws)), terms=k)
+    check_accumulated(y, *oracle.product(formats.fp8(xq, xs), formats.fp8_blocks(w, ws)), terms=k)
 
 
 def test_each_block_has_its_own_scale_and_the_last_rows_use_the_last_one() -> None:
@@ -34,7 +36,7 @@ def test_each_block_has_its_own_scale_and_the_last_rows_use_the_last_one() -> No
     xs = torch.full((k, 3), 127, dtype=torch.uint8)
     w = torch.full((n, k), 0x38, dtype=torch.uint8).view(torch.float8_e4m3fn)  # ones
     ws = torch.arange(120, 129, dtype=torch.uint8).view(3, 3)
-    y = oracle.f64(ops.linear_fp8(xq, xs, ops.linear_fp8_prepare(w, ws)))
+    y = formats.f64(ops.linear_fp8(xq, xs, ops.linear_fp8_prepare(w, ws)))
     for i in (0, 31, 32, 63, 64, 69):
         for j in (0, 31, 32, 64, 95):
             assert y[j, i] == 2.0 ** (int(ws[i // 32, j // 32]) - 127)
@@ -70,8 +72,8 @@ def test_linear_fp8_grouped_is_one_linear_per_group() -> None:
     for g in range(3):
         args = xq[:, g].contiguous(), xs[:, g].contiguous(), ops.linear_fp8_prepare(w[g], ws[g])
         assert y[:, g].equal(ops.linear_fp8(*args))
-        want = oracle.product(oracle.fp8(xq[:, g], xs[:, g]), oracle.fp8_blocks(w[g], ws[g]))
-        oracle.check_accumulated(y[:, g], *want, terms=96)
+        want = oracle.product(formats.fp8(xq[:, g], xs[:, g]), formats.fp8_blocks(w[g], ws[g]))
+        check_accumulated(y[:, g], *want, terms=96)
 
 
 @pytest.mark.parametrize("fp32_out", [False, True])
@@ -81,7 +83,7 @@ def test_linear_bf16(rows: int, n: int, k: int, fp32_out: bool) -> None:
     x, w = make.normal(r, CPU, rows, k), make.normal(r, CPU, n, k)
     y = ops.linear_bf16(x, ops.linear_bf16_prepare(w), fp32_out)
     assert y.dtype == (torch.float32 if fp32_out else torch.bfloat16)
-    oracle.check_accumulated(y, *oracle.product(oracle.f64(x), oracle.f64(w)), terms=k)
+    check_accumulated(y, *oracle.product(formats.f64(x), formats.f64(w)), terms=k)
 
 
 def test_fp32_output_is_not_rounded_to_bf16() -> None:
@@ -103,7 +105,7 @@ def test_expansion_in_pieces_equals_the_whole(monkeypatch: pytest.MonkeyPatch) -
     w, ws = make.fp8_codes(r, CPU, 133, 64), make.scales(r, CPU, 5, 2)
     xq, xs = make.activations(r, CPU, 18, 64)
     handle = ops.linear_fp8_prepare(w, ws)
-    want = oracle.product(oracle.fp8(xq, xs), oracle.fp8_blocks(w, ws))
+    want = oracle.product(formats.fp8(xq, xs), formats.fp8_blocks(w, ws))
     monkeypatch.setattr(tiles, "CHUNK_ELEMENTS", 64 * 64)
-    oracle.check_accumulated(ops.linear_fp8(xq, xs, handle), *want, terms=64)
-    np.testing.assert_array_equal(linear.expand_blocks(w[64:128], ws[2:4]), oracle.fp8_blocks(w, ws)[64:128])
+    check_accumulated(ops.linear_fp8(xq, xs, handle), *want, terms=64)
+    np.testing.assert_array_equal(linear.expand_blocks(w[64:128], ws[2:4]), formats.fp8_blocks(w, ws)[64:128])

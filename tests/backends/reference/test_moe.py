@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-import class_check
-import class_oracle
-import layer_oracle as oracle
+import numerics_checks
 from deepinfer import ops
 from deepinfer.backends.reference import moe, quant  # noqa: F401  (quant registers a kernel the tests call)
+from deepinfer.conformance.oracle import formats
+from deepinfer.conformance.oracle import formulas as oracle
+from deepinfer.conformance.oracle import moe as moe_oracle
 from deepinfer.ops import layer_samples as make
 from deepinfer.ops import moe_samples
 from deepinfer.ops.numerics import Accumulated
 from deepinfer.ops.spec import SPECS, WeightHandle
+from numerics_checks import check_accumulated
 
 CPU = torch.device("cpu")
 NAN, INF = torch.nan, torch.inf
@@ -37,11 +39,11 @@ def test_gate_against_float64(rows: int, experts: int, k: int) -> None:
     image = torch.from_numpy(rng.random(rows) < 0.5)
     weights, chosen = ops.moe_gate(logits, bias, bias_vl, image, k, 1.5)
     for t in range(rows):
-        b = oracle.f64(bias_vl if image[t] else bias)
-        want, want_weights = oracle.route(oracle.f64(logits)[t], b, k, 1.5)
+        b = formats.f64(bias_vl if image[t] else bias)
+        want, want_weights = oracle.route(formats.f64(logits)[t], b, k, 1.5)
         assert chosen[t].tolist() == want
-        limit = class_oracle.gate_weights(logits[t : t + 1], chosen[t : t + 1], 1.5).limit[0].numpy()
-        assert (np.abs(oracle.f64(weights)[t] - want_weights) <= limit).all()
+        limit = moe_oracle.gate_weights(logits[t : t + 1], chosen[t : t + 1], 1.5).limit[0].numpy()
+        assert (np.abs(formats.f64(weights)[t] - want_weights) <= limit).all()
 
 
 def test_gate_ties_go_to_the_lower_expert() -> None:
@@ -122,10 +124,10 @@ def test_grouped_linear_against_float64(counts: tuple[int, ...], spare: int, n: 
     xq, xs, weight, scale, source, offsets = experts_case(counts, spare, n, k)
     y = ops.grouped_linear(xq, xs, ops.grouped_linear_prepare(weight, scale), source, offsets)
     assert y.shape == (sum(counts) + spare, n)
-    x, w = oracle.fp8(xq, xs), oracle.fp4(weight, scale)
+    x, w = formats.fp8(xq, xs), formats.fp4(weight, scale)
     for e, count in enumerate(counts):
         rows = slice(int(offsets[e]), int(offsets[e]) + count)
-        oracle.check_accumulated(y[rows], *oracle.product(x[source[rows].numpy()], w[e]), terms=k)
+        check_accumulated(y[rows], *oracle.product(x[source[rows].numpy()], w[e]), terms=k)
         assert y[rows].isfinite().all()
 
 
@@ -217,7 +219,7 @@ def test_swiglu_quant_codes_are_the_oracles_or_its_neighbours_at_a_border(weight
     x = make.normal(rng, CPU, 50, 256) * 5
     weight = make.normal(rng, CPU, 50, dtype=torch.float32).abs() if weighted else None
     got = ops.swiglu_quant(x, weight, 10.0)
-    assert not class_check.faults(SPECS["swiglu_quant"], (x, weight, 10.0), got, got)
+    assert not numerics_checks.faults(SPECS["swiglu_quant"], (x, weight, 10.0), got, got)
 
 
 def test_swiglu_clamps_gate_above_and_up_on_both_sides() -> None:
@@ -226,7 +228,7 @@ def test_swiglu_clamps_gate_above_and_up_on_both_sides() -> None:
     x[:, 32:] = torch.tensor([[50.0], [50.0], [-50.0], [3.0]])
     q, s = ops.swiglu_quant(x, None, 10.0)
     # 100*sigmoid(10) = 399.98 / 4 and 6*sigmoid(2) = 338.2 / 64; the codes there are 384 and 416, 320 and 352.
-    assert oracle.fp8(q, s)[:, 0].tolist() == [384 / 4, 0, -384 / 4, 352 / 64]
+    assert formats.fp8(q, s)[:, 0].tolist() == [384 / 4, 0, -384 / 4, 352 / 64]
 
 
 def test_swiglu_weight_comes_before_quantisation_and_nan_rows_stay_alone() -> None:
@@ -241,7 +243,7 @@ def test_shared_width_is_not_rounded_to_bf16_before_quantisation() -> None:
     rng = np.random.default_rng(8)
     x = make.normal(rng, CPU, 200, 256) * 3
     q, s = ops.swiglu_quant(x, None, 10.0)
-    act = torch.from_numpy(oracle.swiglu(oracle.f64(x), None, 10.0)).float()
+    act = torch.from_numpy(oracle.swiglu(formats.f64(x), None, 10.0)).float()
     direct, through = (ops.quant_fp8(a)[0].view(torch.uint8) for a in (act, act.to(torch.bfloat16)))
     got = q.view(torch.uint8)
     assert (got != direct).sum() * 5 < (got != through).sum()
@@ -256,10 +258,10 @@ def test_combine_against_float64(rows: int, k: int) -> None:
     y[torch.from_numpy(position[remote])] = NAN  # rows nobody names
     position[remote] = -1
     position = position.reshape(rows, k)
-    terms = np.where(position[..., None] >= 0, oracle.f64(y)[position], 0.0) if rows else np.zeros((0, k, 96))
+    terms = np.where(position[..., None] >= 0, formats.f64(y)[position], 0.0) if rows else np.zeros((0, k, 96))
     got = ops.moe_combine(y, make.ints(position, CPU), shared)
-    base = oracle.f64(shared)
-    oracle.check_accumulated(got, terms.sum(1) + base, np.abs(terms).sum(1) + np.abs(base), k + 1)
+    base = formats.f64(shared)
+    check_accumulated(got, terms.sum(1) + base, np.abs(terms).sum(1) + np.abs(base), k + 1)
 
 
 def test_combine_adds_slots_in_order_then_the_shared_expert() -> None:
@@ -287,11 +289,11 @@ def test_layer_of_experts_is_the_sum_over_the_split() -> None:
     source, _, offsets, position = ops.moe_pack(chosen, route, 0, experts)
     y = ops.grouped_linear(xq, xs, ops.grouped_linear_prepare(weight, scale), source, offsets)
     got = ops.moe_combine(y, position, torch.zeros(rows, 32, dtype=torch.bfloat16))
-    x, w = oracle.fp8(xq, xs), oracle.fp4(weight, scale)
+    x, w = formats.fp8(xq, xs), formats.fp4(weight, scale)
     for t in range(rows):
         parts = [w[e] @ x[t] for e in chosen[t].tolist()]
         total, limit = torch.from_numpy(np.array([parts, [np.abs(w[e]) @ np.abs(x[t]) for e in chosen[t].tolist()]]))
         limit = Accumulated.limit(width, limit, total, torch.bfloat16)  # of each expert's output
         outer = Accumulated.limit(k + 1, (total.abs() + limit).sum(0), total.sum(0), torch.bfloat16)
         # The errors of the terms go into the sum, and its rounding to bf16 sees them too.
-        assert (np.abs(oracle.f64(got)[t] - sum(parts)) <= (outer + limit.sum(0) * (1 + 2.0**-8)).numpy()).all()
+        assert (np.abs(formats.f64(got)[t] - sum(parts)) <= (outer + limit.sum(0) * (1 + 2.0**-8)).numpy()).all()

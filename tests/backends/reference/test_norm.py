@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-import layer_oracle as oracle
 from deepinfer import ops
 from deepinfer.backends.reference import norm  # noqa: F401  (registers the kernels)
+from deepinfer.conformance.oracle import formats
+from deepinfer.conformance.oracle import formulas as oracle
 
 
 def case(rows: int, width: int, magnitude: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -22,9 +23,9 @@ def case(rows: int, width: int, magnitude: float = 1.0) -> tuple[torch.Tensor, t
 @pytest.mark.parametrize("magnitude", [1e-15, 1e-3, 1.0, 1e15])
 def test_within_one_rounding_of_float64(width: int, eps: float, magnitude: float) -> None:
     x, w = case(9, width, magnitude)
-    got, want = ops.rms_norm(x, w, eps), oracle.rms_norm(oracle.f64(x), oracle.f64(w), eps)
+    got, want = ops.rms_norm(x, w, eps), oracle.rms_norm(formats.f64(x), formats.f64(w), eps)
     # Half a bf16 unit, and what fp32 may add right at a border between two bf16 numbers.
-    np.testing.assert_allclose(oracle.f64(got), want, rtol=2.0**-8 + 2.0**-20, atol=1e-38)
+    np.testing.assert_allclose(formats.f64(got), want, rtol=2.0**-8 + 2.0**-20, atol=1e-38)
 
 
 def test_rounds_once_not_twice() -> None:

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-import sampling_oracle as oracle
+import numerics_document as document
 from deepinfer.backends.reference.philox import draw_words, philox
+from deepinfer.conformance.oracle import sampling as oracle
 
 
 def column(value: int) -> torch.Tensor:
     return torch.tensor([[value]])
 
 
-@pytest.mark.parametrize("row", oracle.blocks()["vectors-philox"], ids=["zeros", "ones", "pi"])
+@pytest.mark.parametrize("row", document.blocks()["vectors-philox"], ids=["zeros", "ones", "pi"])
 def test_known_answers_of_the_generators_authors(row: list[str]) -> None:
     words = [int(w, 16) for w in row]
     got = philox(tuple(map(column, words[:4])), tuple(map(column, words[4:6])))  # type: ignore[arg-type]
@@ -22,7 +23,7 @@ def test_known_answers_of_the_generators_authors(row: list[str]) -> None:
     assert oracle.philox(tuple(words[:4]), tuple(words[4:6])) == tuple(words[6:])
 
 
-@pytest.mark.parametrize("row", oracle.blocks()["vectors-words"])
+@pytest.mark.parametrize("row", document.blocks()["vectors-words"])
 def test_word_vectors_of_the_document(row: list[str]) -> None:
     seed, position, purpose, i = map(int, row[:4])
     seeds = torch.from_numpy(np.array([seed], np.uint64).view(np.int64))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from deepinfer.backends.reference import common, portable
-from layer_oracle import same_bits
+from deepinfer.conformance.compare.exact import same_bits
 
 FUNCTIONS = {f.__name__: f for f in (portable.exp, portable.sigmoid, portable.softplus)}
 BUILDING_BLOCKS = {f.__name__: f for f in (torch.log, torch.log1p, torch.rsqrt, torch.tanh, torch.erf, torch.sqrt)}

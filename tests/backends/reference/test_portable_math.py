@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-import sampling_oracle as oracle
+import numerics_document as document
 from deepinfer.backends.reference import portable_math as pm
+from deepinfer.conformance.oracle import sampling as oracle
 
 UNIT = 2.0**-24
 
@@ -43,7 +44,7 @@ def test_constants_and_coefficients_are_the_documents() -> None:
     ],
 )
 def test_vectors_of_the_document(table: str, function: object, numpy_function: object) -> None:
-    x, y = np.array([[oracle.number(v) for v in row] for row in oracle.blocks()[table]], np.float32).T.copy()
+    x, y = np.array([[document.number(v) for v in row] for row in document.blocks()[table]], np.float32).T.copy()
     same(function(torch.from_numpy(x)), y)  # type: ignore[operator]
     same(torch.from_numpy(numpy_function(x)), y)  # type: ignore[operator]
 
@@ -98,3 +99,10 @@ def test_race_exponential_is_within_its_documented_error_down_to_the_smallest_v(
 def test_race_exponential_is_positive_and_normal_so_that_its_logarithm_exists() -> None:
     e = pm.minus_log2_one_minus(torch.tensor([2.0**-33, 1 - 2.0**-24]))
     assert e[0] > 2.0**-126 and e[1] == 24.0
+
+
+def test_the_oracle_has_the_documents_coefficients() -> None:
+    for name in ("exp2", "log2"):
+        assert oracle.coefficients(name) == tuple(document.number(row[1]) for row in document.blocks()[name])
+    for name, value in document.blocks()["constants"]:
+        assert oracle.constant(name) == document.number(value)

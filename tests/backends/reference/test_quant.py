@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-import layer_oracle as oracle
 from deepinfer import ops
 from deepinfer.backends.reference import quant  # noqa: F401  (registers the kernels)
+from deepinfer.conformance.oracle import formats
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
@@ -17,7 +17,7 @@ def test_bytes_match_the_definition(dtype: torch.dtype) -> None:
     x = torch.from_numpy(rng.standard_normal((40, 96)) * 2.0 ** rng.integers(-40, 60, (40, 1))).to(dtype)
     x[3], x[4, :32], x[5, 40], x[6, 2] = 0.0, 1e-5, torch.nan, -torch.inf
     q, s = ops.quant_fp8(x)
-    want_q, want_s = oracle.q8(oracle.f64(x))
+    want_q, want_s = formats.q8(formats.f64(x))
     np.testing.assert_array_equal(s.numpy(), want_s)
     np.testing.assert_array_equal(q.view(torch.uint8).numpy(), want_q)
 
@@ -28,15 +28,15 @@ def test_fp32_input_is_not_rounded_to_bf16_first() -> None:
     x[0, 0], x[0, 1] = 1.75, 1.0625 + 2.0**-13
     q, s = ops.quant_fp8(x)
     assert s.item() == 119
-    assert oracle.f64(q)[0, 1] * 2.0**-8 == 1.125
-    assert oracle.f64(ops.quant_fp8(x.to(torch.bfloat16))[0])[0, 1] * 2.0**-8 == 1.0
+    assert formats.f64(q)[0, 1] * 2.0**-8 == 1.125
+    assert formats.f64(ops.quant_fp8(x.to(torch.bfloat16))[0])[0, 1] * 2.0**-8 == 1.0
 
 
 def test_largest_magnitude_never_saturates_and_tiny_rows_stay_finite() -> None:
     x = torch.full((3, 64), 6.3e-38, dtype=torch.bfloat16)
     x[1], x[2] = 3.3e38, 449.0
     q, s = ops.quant_fp8(x)
-    back = oracle.fp8(q, s)
+    back = formats.fp8(q, s)
     assert np.isfinite(back).all()
     assert (back[0] == 0).all()
-    np.testing.assert_allclose(back[1:], oracle.f64(x)[1:], rtol=2.0**-4)
+    np.testing.assert_allclose(back[1:], formats.f64(x)[1:], rtol=2.0**-4)

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-import layer_oracle as oracle
 from deepinfer import ops
 from deepinfer.backends.reference.rope import rotate
+from deepinfer.conformance.oracle import formats
+from deepinfer.conformance.oracle import formulas as oracle
 from deepinfer.hal.errors import ContractError
 from deepinfer.ops import layer_samples as make
+from numerics_checks import check_accumulated
 
 CPU = torch.device("cpu")
 
@@ -22,10 +24,10 @@ def test_against_float64(heads: int, d: int, pairs: int, inverse: bool) -> None:
     x, table = make.normal(rng, CPU, 37, heads, d), make.rope_table(CPU, 100, pairs)
     positions = make.ints(rng.integers(0, 100, 37), CPU)
     got = ops.rope(x, positions, table, inverse)
-    wide = oracle.f64(x)
-    want = oracle.rope(wide, positions.tolist(), oracle.f64(table), inverse)
+    wide = formats.f64(x)
+    want = oracle.rope(wide, positions.tolist(), formats.f64(table), inverse)
     norm = np.abs(wide).max()
-    oracle.check_accumulated(got, want, np.full_like(want, 2 * norm), terms=2)
+    check_accumulated(got, want, np.full_like(want, 2 * norm), terms=2)
     assert got[..., : d - 2 * pairs].equal(x[..., : d - 2 * pairs])
 
 

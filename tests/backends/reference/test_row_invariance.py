@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from deepinfer.conformance.compare.exact import same_bits
 from deepinfer.ops.spec import SPECS, OpSpec, TensorArg
-from layer_oracle import same_bits
 
 CPU = torch.device("cpu")
 FAMILIES = ("embed", "norm", "quant", "linear", "rope", "hyper_connections", "moe", "engram")

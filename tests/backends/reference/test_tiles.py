@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-import layer_oracle as oracle
+import numerics_checks
 from deepinfer.backends.reference import tiles
+from deepinfer.conformance.oracle import formats
+from deepinfer.conformance.oracle import formulas as oracle
+from numerics_checks import check_accumulated
 
 SHAPES = ((24, 512), (4, 128), (64, 128), (512, 64), (17, 96), (128, 32), (1280, 640), (33, 2304), (512, 5120))
 
@@ -25,7 +28,7 @@ def problem(n: int, k: int, rows: int = 40) -> tuple[torch.Tensor, torch.Tensor]
 @pytest.mark.parametrize(("n", "k"), SHAPES)
 def test_against_float64(n: int, k: int) -> None:
     x, w = problem(n, k)
-    oracle.check_accumulated(tiles.matmul(x, w), *oracle.product(oracle.f64(x), oracle.f64(w)), terms=k)
+    check_accumulated(tiles.matmul(x, w), *oracle.product(formats.f64(x), formats.f64(w)), terms=k)
 
 
 @pytest.mark.parametrize(("n", "k"), SHAPES)
@@ -66,7 +69,9 @@ def test_number_of_threads_does_not_matter_within_a_process(threads: int) -> Non
 def test_number_of_threads_does_not_matter_across_processes() -> None:
     code = "import test_tiles; print(test_tiles.digest())"
     # The path of this process as well: the package may be reached through it.
-    path = os.pathsep.join((os.path.dirname(__file__), os.path.dirname(oracle.__file__), *filter(None, sys.path)))
+    path = os.pathsep.join(
+        (os.path.dirname(__file__), os.path.dirname(numerics_checks.__file__), *filter(None, sys.path))
+    )
     found = set()
     for threads in ("3", "16"):
         env = os.environ | {
@@ -100,7 +105,7 @@ def test_weights_in_chunks_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
     chunked = tiles.matmul_expanded(x, 133, expand)
     assert asked == [(0, 32), (32, 64), (64, 96), (96, 128), (128, 133)]
-    oracle.check_accumulated(chunked, *oracle.product(oracle.f64(x), oracle.f64(w)), terms=96)
+    check_accumulated(chunked, *oracle.product(formats.f64(x), formats.f64(w)), terms=96)
     assert chunked.shape == whole.shape
     assert tiles.matmul_expanded(x[7:8], 133, expand).equal(chunked[7:8])
 

@@ -1,46 +1,42 @@
-"""`docs/numerics.md` carried out a second time, row by row with numpy and Python integers, to test sampling with.
+"""`docs/numerics.md` carried out row by row with numpy and Python integers.
 
-Coefficients are read from the document. numpy's float32 arithmetic rounds once per operation and never contracts.
+Coefficients are those of the document. numpy's float32 arithmetic rounds once per operation and never contracts.
 """
 
 from __future__ import annotations
 
-import re
-from functools import cache
-from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "numerics.md"
 F32 = np.float32
 ONE = 1 << 31
 NOTHING = (-np.inf, 0, np.inf, -1, 0, 0)
 
+Array = npt.NDArray[Any]
+Fp32 = npt.NDArray[np.float32]
 
-@cache
-def blocks() -> dict[str, list[list[str]]]:
-    """Fenced blocks of the document that start with `table NAME`: their lines, split at blanks, without comments."""
-    found = re.findall(r"^```table (\S+)\n(.*?)^```", DOCUMENT.read_text(encoding="utf-8"), re.S | re.M)
-    return {name: [row.split() for row in body.splitlines() if not row.startswith("#")] for name, body in found}
+COEFFICIENTS = {
+    "exp2": ("0x1.000000p+1 0x1.62e430p+0 0x1.ebfbdcp-2 0x1.c6af7cp-4 0x1.3b2de0p-6 0x1.5f082ep-9 0x1.416b52p-12"),
+    "log2": (
+        "0x1.715476p+0 -0x1.715472p-1 0x1.ec7366p-2 -0x1.715b7ep-2 0x1.26dd48p-2 -0x1.e9809ep-3 0x1.b94dfap-3 "
+        "-0x1.a78030p-3 0x1.01ba32p-3"
+    ),
+}
+"""Coefficients of the polynomials, from that of the power 0."""
+CONSTANTS = {"log2e": "0x1.715476p+0", "ln2": "0x1.62e430p-1"}
 
 
-def number(text: str) -> np.float32:
-    """fp32 from its hexadecimal spelling, inf or nan; must be exact."""
-    value = float(text) if text.lstrip("+-") in ("inf", "nan") else float.fromhex(text)
-    assert np.isnan(value) or float(F32(value)) == value, text
-    return F32(value)
-
-
-@cache
 def coefficients(name: str) -> tuple[np.float32, ...]:
-    return tuple(number(row[1]) for row in blocks()[name])
+    return tuple(F32(float.fromhex(c)) for c in COEFFICIENTS[name].split())
 
 
 def constant(name: str) -> np.float32:
-    return {row[0]: number(row[1]) for row in blocks()["constants"]}[name]
+    return F32(float.fromhex(CONSTANTS[name]))
 
 
-def horner(x: np.ndarray, name: str) -> np.ndarray:
+def horner(x: Array, name: str) -> Array:
     cs = coefficients(name)
     value = np.full_like(x, cs[-1])
     for c in cs[-2::-1]:
@@ -49,28 +45,31 @@ def horner(x: np.ndarray, name: str) -> np.ndarray:
     return value
 
 
-def exp2(x: np.ndarray) -> np.ndarray:
+def exp2(x: Array) -> Array:
     x = np.maximum(x, F32(-126))
     n = np.rint(x)
     scale = ((n.astype(np.int32) + 126) << 23).astype(np.int32).view(F32)
-    return horner(x - n, "exp2") * scale
+    result: Array = horner(x - n, "exp2") * scale
+    return result
 
 
-def split(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def split(x: Array) -> tuple[Array, Array]:
     bits = x.view(np.int32)
     k = (bits - np.int32(0x3F3504F3)) >> 23
     return k, (bits - (k << 23)).view(F32) - F32(1)
 
 
-def log2(x: np.ndarray) -> np.ndarray:
+def log2(x: Array) -> Array:
     k, f = split(x)
-    return k.astype(F32) + f * horner(f, "log2")
+    result: Array = k.astype(F32) + f * horner(f, "log2")
+    return result
 
 
-def minus_log2_one_minus(v: np.ndarray) -> np.ndarray:
+def minus_log2_one_minus(v: Array) -> Array:
     k, f = split(F32(1) - v)
     f = np.where(k == 0, -v, f)
-    return -(k.astype(F32) + f * horner(f, "log2"))
+    result: Array = -(k.astype(F32) + f * horner(f, "log2"))
+    return result
 
 
 def philox(counter: tuple[int, ...], key: tuple[int, ...]) -> tuple[int, ...]:
@@ -83,20 +82,20 @@ def philox(counter: tuple[int, ...], key: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(c)
 
 
-def words(seed: int, position: int, purpose: int, count: int) -> np.ndarray:
+def words(seed: int, position: int, purpose: int, count: int) -> Array:
     seed, position = seed % 2**64, position % 2**64
     key = (seed % 2**32, seed >> 32)
     lanes = (philox((position % 2**32, position >> 32, purpose, lane), key) for lane in range(-(-count // 4)))
     return np.array([x for lane in lanes for x in lane], np.uint64)[:count]
 
 
-def exponentials(x: np.ndarray) -> np.ndarray:
+def exponentials(x: Array) -> Array:
     # (x + 1/2) * 2**-32 is exact in float64; one rounding to fp32.
     v = ((x.astype(np.float64) + 0.5) * 2.0**-32).astype(F32)
     return minus_log2_one_minus(np.minimum(v, F32(1 - 2.0**-24)))
 
 
-def order(z: np.ndarray) -> np.ndarray:
+def order(z: Array) -> Array:
     """Ids of the tokens above -inf, most likely first."""
     ids = np.lexsort((np.arange(len(z)), -z))
     return ids[z[ids] > -np.inf]
@@ -106,21 +105,21 @@ def scale(inverse: np.float32 | None) -> np.float32:
     return constant("log2e") if inverse is None else F32(F32(inverse) * constant("log2e"))
 
 
-def exponents(z: np.ndarray, inverse: np.float32 | None) -> np.ndarray:
+def exponents(z: Array, inverse: np.float32 | None) -> Array:
     with np.errstate(all="ignore"):
         e = (z - z.max()) * scale(inverse)
     return np.where(z == z.max(), F32(0), e)
 
 
-def weights(z: np.ndarray, inverse: np.float32 | None) -> list[int]:
+def weights(z: Array, inverse: np.float32 | None) -> list[int]:
     return [int(w) for w in exp2(exponents(z, inverse)).astype(np.float64) * ONE]
 
 
-def valid(z: np.ndarray) -> bool:
+def valid(z: Array) -> bool:
     return bool(not np.isnan(z).any() and (z > -np.inf).any())
 
 
-def kept_ids(z: np.ndarray, inverse: np.float32, k: int = -1, p: int = ONE, m: int = 0, force: int = 0) -> list[int]:
+def kept_ids(z: Array, inverse: np.float32, k: int = -1, p: int = ONE, m: int = 0, force: int = 0) -> list[int]:
     """Brute force over the definition, one token at a time."""
     ids, w = order(z), weights(z, inverse)
     if np.isinf(scale(inverse)):
@@ -135,7 +134,7 @@ def kept_ids(z: np.ndarray, inverse: np.float32, k: int = -1, p: int = ONE, m: i
     return kept
 
 
-def filter_result(z: np.ndarray, inverse: np.float32, kept: list[int]) -> tuple:
+def filter_result(z: Array, inverse: np.float32, kept: list[int]) -> tuple[Any, ...]:
     """The six outputs of sample_filter for a kept set."""
     w, first = weights(z, inverse), int(order(z)[0])
     edge, last = z[kept[-1]] + F32(0), kept[-1]
@@ -144,13 +143,15 @@ def filter_result(z: np.ndarray, inverse: np.float32, kept: list[int]) -> tuple:
     return z[first] + F32(0), first, edge, last, len(kept), sum(w[i] for i in kept)
 
 
-def sample_filter(z: np.ndarray, inverse: np.float32, k: int = -1, p: int = ONE, m: int = 0, force: int = 0) -> tuple:
+def sample_filter(
+    z: Array, inverse: np.float32, k: int = -1, p: int = ONE, m: int = 0, force: int = 0
+) -> tuple[Any, ...]:
     if not valid(z):
         return NOTHING
     return filter_result(z, inverse, kept_ids(z, inverse, k, p, m, force))
 
 
-def draw(z: np.ndarray, inverse: np.float32, kept: list[int], seed: int, position: int, purpose: int) -> int:
+def draw(z: Array, inverse: np.float32, kept: list[int], seed: int, position: int, purpose: int) -> int:
     """Winner of the race among kept ids."""
     if len(kept) == 1:
         return kept[0]
@@ -161,7 +162,7 @@ def draw(z: np.ndarray, inverse: np.float32, kept: list[int], seed: int, positio
     return min(i for i in kept if score[i] == best) if best > -np.inf else kept[0]
 
 
-def tree_sum(x: np.ndarray) -> np.float32:
+def tree_sum(x: Array) -> np.float32:
     """The written tree, without any of the shortcuts."""
     x = np.concatenate((x, np.zeros(-len(x) % 8192, F32))).reshape(-1, 8, 1024)
     total = F32(0)
@@ -175,7 +176,7 @@ def tree_sum(x: np.ndarray) -> np.float32:
     return F32(total)
 
 
-def log_probabilities(z: np.ndarray, inverse: np.float32 | None, kept: list[int] | None = None) -> np.ndarray:
+def log_probabilities(z: Array, inverse: np.float32 | None, kept: list[int] | None = None) -> Array:
     """[V] log-probabilities, -9999 outside the kept set (None: everything above -inf)."""
     result = np.full(len(z), F32(-9999))
     if not valid(z):
@@ -188,6 +189,6 @@ def log_probabilities(z: np.ndarray, inverse: np.float32 | None, kept: list[int]
     return result
 
 
-def smaller_mass(z: np.ndarray, inverse: np.float32, kept: list[int], token: int) -> int:
+def smaller_mass(z: Array, inverse: np.float32, kept: list[int], token: int) -> int:
     w = weights(z, inverse)
     return sum(w[i] for i in kept if z[i] < z[token])
