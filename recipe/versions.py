@@ -31,6 +31,8 @@ class ModelVersion:
             developer message amid the conversation has to become something else.
         tools_in_system: a system message can bring tools (deferred tools, tool search).
         namespace_separator: between a namespace and the local name of a tool.
+        minimum_thinking_top_p: lowest top_p of a request that thinks; top_p is then fixed when it does not think. None:
+            fixed when it thinks, and the request's when it does not.
     """
 
     key: str
@@ -40,6 +42,7 @@ class ModelVersion:
     system_in_place: bool = True
     tools_in_system: bool = True
     namespace_separator: str = "::"
+    minimum_thinking_top_p: float | None = 0.95
 
     def __repr__(self) -> str:
         return f"ModelVersion.{self.name}"
