@@ -1,0 +1,35 @@
+"""Where the codec can repeat a mistake of the codec that it stands in for.
+
+The plain API does what is right. A program that must get the same bytes as `deepseek-recipe` 0.2.0 turns these on;
+`recipe.compat` does. A rule is here only when its right behaviour differs: at most five in the whole codec.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quirks:
+    """One switch for each rule.
+
+    Args:
+        positional_bodies: an array in a request body may stand for an object, its items in an order that no protocol
+            documents, and `{"word": null}` for the word of an enumeration. Right: both are errors of shape.
+        parameter_name_ends_at_space: the name of a call's parameter ends at its first space, so that a name with one
+            gives arguments that are no JSON. Right: it ends at the attribute that follows, and is escaped.
+        unfinished_text_lost: text of ids whose last character is not complete is lost, complete characters and all,
+            when the output ends, and comes after a text chunk that follows it. Right: only the bytes that make no
+            character are dropped.
+    """
+
+    positional_bodies: bool = False
+    parameter_name_ends_at_space: bool = False
+    unfinished_text_lost: bool = False
+
+    @classmethod
+    def all_on(cls) -> Quirks:
+        return cls(**{field.name: True for field in fields(cls)})
+
+
+NO_QUIRKS = Quirks()

@@ -1,0 +1,1 @@
+"""Reading requests, and the rules that the protocols share."""
