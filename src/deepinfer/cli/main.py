@@ -23,6 +23,7 @@ SUBCOMMANDS = {
     "generate": "Generate text from a prompt.",
     "checkpoint": "Make and inspect checkpoint directories.",
     "ops": "The op contract: list, show, support status, and why a kernel was chosen.",
+    "port": "Start a kernel of your own: scaffold kernel, registration and test.",
     "env": "The environment variables, their meanings, defaults and present values.",
 }
 
