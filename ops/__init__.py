@@ -31,16 +31,18 @@ from .linear import (
     linear_fp8_prepare,
 )  # fmt: skip
 from .moe import grouped_linear, grouped_linear_prepare, moe_combine, moe_gate, moe_pack, swiglu_quant
+from .moves import copy_slots, load_records, ring_move
 from .norm import rms_norm
 from .quant import quant_fp8
 from .rope import rope
 from .step import step_metadata, step_tokens
 
 __all__ = [
-    "block_select", "compress_pool", "compressed_store", "compressor_ring_store", "embed_streams", "engram_gate",
-    "engram_gather", "engram_hash", "gather_rows", "grouped_linear", "grouped_linear_prepare", "hc_coefficients",
-    "hc_collapse", "hc_expand", "index_key_store", "index_query_pack", "index_score", "index_score_blocks",
-    "linear_bf16", "linear_bf16_prepare", "linear_fp8", "linear_fp8_grouped", "linear_fp8_grouped_prepare",
-    "linear_fp8_prepare", "moe_combine", "moe_gate", "moe_pack", "quant_fp8", "rms_norm", "rope", "sampling",
-    "sparse_attention", "step_metadata", "step_tokens", "swiglu_quant", "topk_select", "window_pack", "window_store",
+    "block_select", "compress_pool", "compressed_store", "compressor_ring_store", "copy_slots", "embed_streams",
+    "engram_gate", "engram_gather", "engram_hash", "gather_rows", "grouped_linear", "grouped_linear_prepare",
+    "hc_coefficients", "hc_collapse", "hc_expand", "index_key_store", "index_query_pack", "index_score",
+    "index_score_blocks", "linear_bf16", "linear_bf16_prepare", "linear_fp8", "linear_fp8_grouped",
+    "linear_fp8_grouped_prepare", "linear_fp8_prepare", "load_records", "moe_combine", "moe_gate", "moe_pack",
+    "quant_fp8", "ring_move", "rms_norm", "rope", "sampling", "sparse_attention", "step_metadata", "step_tokens",
+    "swiglu_quant", "topk_select", "window_pack", "window_store",
 ]  # fmt: skip

@@ -34,6 +34,7 @@ class ReferenceBackend(Backend):
         ".engram",
         ".sampling",
         ".step",
+        ".moves",
     )
 
     def probe(self) -> Available | Unavailable:

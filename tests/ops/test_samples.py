@@ -19,7 +19,15 @@ CPU = torch.device("cpu")
 OPS = sorted(SPECS)
 ROW_TILE = 128
 """Rows of the largest tile a kernel is expected to use."""
-ROWS = {"engram_gather": "T", "gather_rows": "L", "moe_combine": "T", "step_metadata": "rows"}
+ROWS = {
+    "engram_gather": "T",
+    "gather_rows": "L",
+    "moe_combine": "T",
+    "step_metadata": "rows",
+    "copy_slots": "N",
+    "ring_move": "N",
+    "load_records": "rows",
+}
 """The dim that counts rows, where it is not the first of the first argument."""
 
 TILED = {
@@ -42,6 +50,7 @@ REAL: dict[str, dict[str, int]] = {
     "compress_pool": {"d": 512},
     "compressed_store": {"d": 512, "F": 32},
     "compressor_ring_store": {"d": 512},
+    "copy_slots": {"W": 134 * 528 * 4},
     "embed_streams": {"D": D, "streams": 4},
     "engram_gate": {"D": D, "m": 4},
     "engram_gather": {"dh": 256, "C": 24},
@@ -58,10 +67,12 @@ REAL: dict[str, dict[str, int]] = {
     "linear_bf16": {"N": 384, "K": D},
     "linear_fp8": {"N": 1280, "K": D},
     "linear_fp8_grouped": {"G": 8, "K": 4096},
+    "load_records": {"channels": 512, "entries": 134},
     "moe_combine": {"D": D, "k": 6},
     "moe_gate": {"E": 384, "k": 6},
     "moe_pack": {"k": 6, "first": 96, "count": 48},
     "quant_fp8": {"K": D},
+    "ring_move": {"L": 262, "R": 134, "rec": 528},
     "rms_norm": {"D": D},
     "rope": {"h": 64, "d": 512, "F": 32},
     "sample_draw": {"V": V},
