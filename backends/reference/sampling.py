@@ -34,7 +34,7 @@ _FLOOR = constant(LOGPROB_FLOOR)
 _TINY = constant(2.0**-100)
 
 
-def _in_blocks(
+def in_blocks(
     compute: Callable[..., tuple[Tensor, ...]], logits: Tensor, *per_row: Tensor | None
 ) -> tuple[Tensor, ...]:
     """Run a row-wise function over blocks of rows."""
@@ -47,7 +47,7 @@ def _in_blocks(
     return tuple(map(torch.cat, zip(*parts, strict=True)))
 
 
-def _at(x: Tensor, column: Tensor) -> Tensor:
+def pick(x: Tensor, column: Tensor) -> Tensor:
     """x[r, column[r]] for every row r."""
     return x.gather(1, column.unsqueeze(1)).squeeze(1)
 
@@ -98,7 +98,7 @@ def sample_filter(
     force_top_k: int, out: tuple[Tensor, ...] | None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     block = partial(_filter_block, force_top_k)
-    return finish(_in_blocks(block, logits, inv_temperature, top_k, top_p, min_p), out)
+    return finish(in_blocks(block, logits, inv_temperature, top_k, top_p, min_p), out)
 
 
 def _filter_block(
@@ -190,13 +190,13 @@ def _prefix(z: Tensor, w: Tensor, limits: _Limits, total: Tensor, width: int) ->
     keep = torch.arange(keys.shape[1], device=z.device) < limits.most.unsqueeze(1)
     if limits.top_p is not None:
         forced = limits.pool < limits.finite
-        pooled = torch.where(forced, _at(through, (limits.pool - 1).clamp(max=keys.shape[1] - 1)), total)
+        pooled = torch.where(forced, pick(through, (limits.pool - 1).clamp(max=keys.shape[1] - 1)), total)
         keep &= through - weight <= share(pooled, limits.top_p).unsqueeze(1)
     if limits.min_p is not None:
         keep &= weight >= limits.min_p.unsqueeze(1)
     count = keep.to(torch.int64).cumprod(dim=1).sum(dim=1).clamp(min=1)  # a bad top-p or min-p leaves the best token
-    last = _at(ids, count - 1)
-    result = (count, _at(z, last), last, _at(through, count - 1))
+    last = pick(ids, count - 1)
+    result = (count, pick(z, last), last, pick(through, count - 1))
     if not whole and bool((redo := (count == width) & (limits.most > width)).any()):
         rows = redo.nonzero().squeeze(1)
         again = _prefix(z[rows], w[rows], limits.rows(rows), total[rows], z.shape[1])
@@ -210,12 +210,12 @@ def sample_draw(
     logits: Tensor, inv_temperature: Tensor, threshold: Tensor, last_id: Tensor, count: Tensor, max_id: Tensor,
     seeds: Tensor, positions: Tensor, purpose: int, out: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    block = partial(_draw_block, purpose)
+    block = partial(draw_block, purpose)
     rows = (inv_temperature, threshold, last_id, count, max_id, seeds, positions)
-    return finish(_in_blocks(block, logits, *rows)[0], out)
+    return finish(in_blocks(block, logits, *rows)[0], out)
 
 
-def _draw_block(
+def draw_block(
     purpose: int, z: Tensor, inv_temperature: Tensor, threshold: Tensor, last_id: Tensor, count: Tensor,
     max_id: Tensor, seeds: Tensor, positions: Tensor,
 ) -> tuple[Tensor]:  # fmt: skip
@@ -223,7 +223,7 @@ def _draw_block(
     if not bool(race.any()):
         return (max_id.clone(),)
     score = z * rate(inv_temperature).unsqueeze(1)
-    score.sub_(log2(_exponentials(seeds, positions, purpose, z.shape[1])))
+    score.sub_(log2(exponentials(seeds, positions, purpose, z.shape[1])))
     if bool((threshold > _NEVER).any()):
         score.masked_fill_(~kept_mask(z, threshold, last_id), -INF)
     best, winner = score.max(dim=1)
@@ -232,15 +232,18 @@ def _draw_block(
     return (torch.where(race, winner.to(torch.int32), max_id),)
 
 
-def _exponentials(seeds: Tensor, positions: Tensor, purpose: int, count: int) -> Tensor:
+def exponentials(seeds: Tensor, positions: Tensor, purpose: int, count: int) -> Tensor:
     """[L, count] f32 exponentials in base 2: E = -log2(1 - v), v = (x + 1/2) / 2**32 with x a random word.
 
     v is at least 2**-33, so E is positive and normal.
     """
-    words = draw_words(seeds, positions, purpose, count)
+    return minus_log2_one_minus(uniforms(draw_words(seeds, positions, purpose, count)))
+
+
+def uniforms(words: Tensor) -> Tensor:
+    """f32 numbers v = (x + 1/2) / 2**32 of 32-bit words x, at most 1 - 2**-24."""
     # 2x + 1 has 33 bits: one rounding, to nearest even, on conversion; the scale is exact.
-    v = (words + words).add_(_ODD).to(torch.float32).mul_(_V_SCALE)
-    return minus_log2_one_minus(torch.minimum(v, _LARGEST_V))
+    return torch.minimum((words + words).add_(_ODD).to(torch.float32).mul_(_V_SCALE), _LARGEST_V)
 
 
 @kernel("token_logprobs", version=0, backend="reference")
@@ -248,21 +251,21 @@ def token_logprobs(
     logits: Tensor, tokens: Tensor, inv_temperature: Tensor | None, threshold: Tensor | None, last_id: Tensor | None,
     out: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    return finish(_in_blocks(_token_block, logits, tokens, inv_temperature, threshold, last_id)[0], out)
+    return finish(in_blocks(_token_block, logits, tokens, inv_temperature, threshold, last_id)[0], out)
 
 
 def _token_block(
     z: Tensor, tokens: Tensor, inv_temperature: Tensor | None, threshold: Tensor | None, last_id: Tensor | None
 ) -> tuple[Tensor]:
-    exponent, log_sum = _log_softmax(z, inv_temperature, threshold, last_id)
+    exponent, log_sum = log_softmax(z, inv_temperature, threshold, last_id)
     token = tokens.to(torch.int64)
-    own = _at(exponent, check_index("token_logprobs", "tokens", token.clamp(min=0), z.shape[1])).masked_fill_(
+    own = pick(exponent, check_index("token_logprobs", "tokens", token.clamp(min=0), z.shape[1])).masked_fill_(
         token < 0, -INF
     )
     return (_log_probability(own, log_sum),)
 
 
-def _log_softmax(
+def log_softmax(
     z: Tensor, inv_temperature: Tensor | None, threshold: Tensor | None, last_id: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Base-2 exponents [R, V], -inf outside the kept set, and log2 of the sum of their powers [R]."""
@@ -289,7 +292,7 @@ def smaller_mass(
     out: Tensor | None,
 ) -> Tensor:  # fmt: skip
     rows = (inv_temperature, max_logit, threshold, last_id, tokens)
-    return finish(_in_blocks(_smaller_block, logits, *rows)[0], out)
+    return finish(in_blocks(_smaller_block, logits, *rows)[0], out)
 
 
 def _smaller_block(
@@ -297,7 +300,7 @@ def _smaller_block(
 ) -> tuple[Tensor]:
     token = tokens.to(torch.int64)
     token_or_first = check_index("smaller_mass", "tokens", token.clamp(min=0), z.shape[1])
-    less = (z < _at(z, token_or_first).unsqueeze(1)) & kept_mask(z, threshold, last_id)
+    less = (z < pick(z, token_or_first).unsqueeze(1)) & kept_mask(z, threshold, last_id)
     mass = weights(z, max_logit, rate(inv_temperature)).masked_fill_(~less, 0).sum(dim=1)
     return (mass.masked_fill_(token < 0, 0),)
 
@@ -307,14 +310,14 @@ def top_logprobs(
     logits: Tensor, inv_temperature: Tensor | None, threshold: Tensor | None, last_id: Tensor | None, k: int,
     out: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    ids, values = _in_blocks(partial(_top_block, k), logits, inv_temperature, threshold, last_id)
+    ids, values = in_blocks(partial(_top_block, k), logits, inv_temperature, threshold, last_id)
     return finish((ids, values), out)
 
 
 def _top_block(
     k: int, z: Tensor, inv_temperature: Tensor | None, threshold: Tensor | None, last_id: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    exponent, log_sum = _log_softmax(z, inv_temperature, threshold, last_id)
+    exponent, log_sum = log_softmax(z, inv_temperature, threshold, last_id)
     best = key_ids(order_keys(z).topk(min(k, z.shape[1]), dim=1).values)
     # A kept token's exponent may overflow to -inf, so the filter says what is kept.
     chosen = z.gather(1, best)
