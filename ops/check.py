@@ -47,7 +47,7 @@ def check_call(spec: OpSpec, args: Sequence[Any]) -> Signature:
         elif isinstance(arg, HandleArg):
             layout = value.layout
         else:
-            _check_scalar(spec, arg, value, bound)
+            _check_range(spec, arg, value, bound)
             if arg.static:
                 scalars[arg.name] = value
     check_mutable(spec, args)
@@ -114,6 +114,7 @@ def bind_dims(spec: OpSpec, args: Sequence[Any]) -> dict[str, int]:
     dims = _Dims(spec)
     for arg, value in zip(spec.args, args, strict=True):
         if isinstance(arg, ScalarArg):
+            _check_kind(spec, arg, value)  # before a dim is computed from it
             if arg.type is int and isinstance(value, int):
                 dims.bound.setdefault(arg.name, value)
             continue
@@ -207,7 +208,8 @@ def scalar_range(arg: ScalarArg) -> tuple[float, float]:
     return (-high if arg.low is None else arg.low), high
 
 
-def _check_scalar(spec: OpSpec, arg: ScalarArg, value: Any, bound: Mapping[str, int]) -> None:
+def _check_kind(spec: OpSpec, arg: ScalarArg, value: Any) -> None:
+    """Type and choices."""
     if value is None and arg.optional:
         return
     allowed = (int, float) if arg.type is float else (arg.type,)
@@ -215,6 +217,9 @@ def _check_scalar(spec: OpSpec, arg: ScalarArg, value: Any, bound: Mapping[str, 
         raise spec.error(f"{arg.name} must be {arg.type.__name__}, got {short(value)}")
     if arg.choices and value not in arg.choices:
         raise spec.error(f"{arg.name} must be one of {', '.join(map(repr, arg.choices))}, got {short(value)}")
+
+
+def _check_range(spec: OpSpec, arg: ScalarArg, value: Any, bound: Mapping[str, int]) -> None:
     if not isinstance(value, int | float) or arg.type is bool:
         return
     low, high = scalar_range(arg)
