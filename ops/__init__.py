@@ -10,6 +10,16 @@ mutable arguments are checked when a signature is first seen.
 
 from . import sampling
 from .attention import sparse_attention
+from .draft import (
+    correct_k,
+    correct_q,
+    draft_confidence,
+    draft_inputs,
+    draft_logits,
+    draft_logits_prepare,
+    draft_store,
+    draft_tap,
+)  # fmt: skip
 from .embed import embed_streams, gather_rows
 from .engram import engram_gate, engram_gather, engram_hash
 from .hyper_connections import hc_coefficients, hc_collapse, hc_expand
@@ -36,13 +46,15 @@ from .norm import rms_norm
 from .quant import quant_fp8
 from .rope import rope
 from .step import step_metadata, step_tokens
+from .verify import accept_prefix, draft_distribution, verify_drafts
 
 __all__ = [
-    "block_select", "compress_pool", "compressed_store", "compressor_ring_store", "copy_slots", "embed_streams",
-    "engram_gate", "engram_gather", "engram_hash", "gather_rows", "grouped_linear", "grouped_linear_prepare",
-    "hc_coefficients", "hc_collapse", "hc_expand", "index_key_store", "index_query_pack", "index_score",
-    "index_score_blocks", "linear_bf16", "linear_bf16_prepare", "linear_fp8", "linear_fp8_grouped",
-    "linear_fp8_grouped_prepare", "linear_fp8_prepare", "load_records", "moe_combine", "moe_gate", "moe_pack",
-    "quant_fp8", "ring_move", "rms_norm", "rope", "sampling", "sparse_attention", "step_metadata", "step_tokens",
-    "swiglu_quant", "topk_select", "window_pack", "window_store",
+    "accept_prefix", "block_select", "compress_pool", "compressed_store", "compressor_ring_store", "copy_slots",
+    "correct_k", "correct_q", "draft_confidence", "draft_distribution", "draft_inputs", "draft_logits",
+    "draft_logits_prepare", "draft_store", "draft_tap", "embed_streams", "engram_gate", "engram_gather", "engram_hash",
+    "gather_rows", "grouped_linear", "grouped_linear_prepare", "hc_coefficients", "hc_collapse", "hc_expand",
+    "index_key_store", "index_query_pack", "index_score", "index_score_blocks", "linear_bf16", "linear_bf16_prepare",
+    "linear_fp8", "linear_fp8_grouped", "linear_fp8_grouped_prepare", "linear_fp8_prepare", "load_records",
+    "moe_combine", "moe_gate", "moe_pack", "quant_fp8", "ring_move", "rms_norm", "rope", "sampling", "sparse_attention",
+    "step_metadata", "step_tokens", "swiglu_quant", "topk_select", "verify_drafts", "window_pack", "window_store",
 ]  # fmt: skip

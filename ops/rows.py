@@ -410,6 +410,16 @@ ROWS: dict[str, Rows | NoRows] = {
     "token_logprobs": _LOGIT,
     "smaller_mass": _LOGIT,
     "top_logprobs": _LOGIT,
+    "draft_tap": _TOKEN,
+    "draft_inputs": NoRows("a sequence gives a block of rows; the op is exact, so its bits are stated whole"),
+    "draft_logits": Rows("S"),
+    "draft_confidence": Rows("S"),
+    "draft_store": NoRows("rows go to slots, bit for bit"),
+    "correct_q": NoRows("the rows are shared out over all sequences; the op is exact"),
+    "correct_k": Rows("R"),
+    "draft_distribution": NoRows("rows go to slots; the op is exact, and its arithmetic is that of token_logprobs"),
+    "verify_drafts": Rows("L", keep=("inv_temperature", "threshold")),
+    "accept_prefix": NoRows("the rows of a sequence give one result; the op is exact"),
 }
 
 

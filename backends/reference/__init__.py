@@ -33,6 +33,8 @@ class ReferenceBackend(Backend):
         ".moe",
         ".engram",
         ".sampling",
+        ".draft",
+        ".verify",
         ".step",
         ".moves",
     )
