@@ -45,16 +45,18 @@ from .moves import copy_slots, load_records, ring_move
 from .norm import rms_norm
 from .quant import quant_fp8
 from .rope import rope
+from .sampling_rows import expand_params, lookup_candidates, mask_rows
 from .step import step_metadata, step_tokens
 from .verify import accept_prefix, draft_distribution, verify_drafts
 
 __all__ = [
     "accept_prefix", "block_select", "compress_pool", "compressed_store", "compressor_ring_store", "copy_slots",
     "correct_k", "correct_q", "draft_confidence", "draft_distribution", "draft_inputs", "draft_logits",
-    "draft_logits_prepare", "draft_store", "draft_tap", "embed_streams", "engram_gate", "engram_gather", "engram_hash",
-    "gather_rows", "grouped_linear", "grouped_linear_prepare", "hc_coefficients", "hc_collapse", "hc_expand",
-    "index_key_store", "index_query_pack", "index_score", "index_score_blocks", "linear_bf16", "linear_bf16_prepare",
-    "linear_fp8", "linear_fp8_grouped", "linear_fp8_grouped_prepare", "linear_fp8_prepare", "load_records",
-    "moe_combine", "moe_gate", "moe_pack", "quant_fp8", "ring_move", "rms_norm", "rope", "sampling", "sparse_attention",
-    "step_metadata", "step_tokens", "swiglu_quant", "topk_select", "verify_drafts", "window_pack", "window_store",
+    "draft_logits_prepare", "draft_store", "draft_tap", "embed_streams", "engram_gate", "engram_gather",
+    "engram_hash", "expand_params", "gather_rows", "grouped_linear", "grouped_linear_prepare", "hc_coefficients",
+    "hc_collapse", "hc_expand", "index_key_store", "index_query_pack", "index_score", "index_score_blocks",
+    "linear_bf16", "linear_bf16_prepare", "linear_fp8", "linear_fp8_grouped", "linear_fp8_grouped_prepare",
+    "linear_fp8_prepare", "load_records", "lookup_candidates", "mask_rows", "moe_combine", "moe_gate", "moe_pack",
+    "quant_fp8", "ring_move", "rms_norm", "rope", "sampling", "sparse_attention", "step_metadata", "step_tokens",
+    "swiglu_quant", "topk_select", "verify_drafts", "window_pack", "window_store",
 ]  # fmt: skip

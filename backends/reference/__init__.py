@@ -37,6 +37,7 @@ class ReferenceBackend(Backend):
         ".verify",
         ".step",
         ".moves",
+        ".sampling_rows",
     )
 
     def probe(self) -> Available | Unavailable:

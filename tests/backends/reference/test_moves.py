@@ -11,8 +11,8 @@ import torch
 
 from deepinfer import ops
 from deepinfer.backends import reference
-from deepinfer.conformance.oracle.formats import decode
 from deepinfer.conformance.compare.exact import same_bits
+from deepinfer.conformance.oracle.formats import decode
 from deepinfer.hal.errors import ContractError, InvalidArgumentError
 from deepinfer.ops.layouts import LAYOUTS
 from deepinfer.ops.spec import SPECS
