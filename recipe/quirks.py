@@ -21,9 +21,12 @@ class Quirks:
         unfinished_text_lost: text of ids whose last character is not complete is lost, complete characters and all,
             when the output ends, and comes after a text chunk that follows it. Right: only the bytes that make no
             character are dropped.
+        refused_found_tools: a tool of unknown type in the output of a tool search fails the request, in words about the
+            original's innards. Right: it is left out, as it is everywhere else.
     """
 
     positional_bodies: bool = False
+    refused_found_tools: bool = False
     parameter_name_ends_at_space: bool = False
     unfinished_text_lost: bool = False
 

@@ -30,7 +30,10 @@ class ModelVersion:
         system_in_place: system messages stay where they are; otherwise all of them go to the front, and a system or
             developer message amid the conversation has to become something else.
         tools_in_system: a system message can bring tools (deferred tools, tool search).
-        namespace_separator: between a namespace and the local name of a tool.
+        namespace_separator: between a namespace and the local name of a tool. One of underscores is left out next to
+            another underscore.
+        namespace_descriptions: a tool's description begins with that of its namespace.
+        blank_line_before_patch: the text of the apply_patch tool has a blank line before its first patch.
         minimum_thinking_top_p: lowest top_p of a request that thinks; top_p is then fixed when it does not think. None:
             fixed when it thinks, and the request's when it does not.
     """
@@ -42,6 +45,8 @@ class ModelVersion:
     system_in_place: bool = True
     tools_in_system: bool = True
     namespace_separator: str = "::"
+    namespace_descriptions: bool = True
+    blank_line_before_patch: bool = True
     minimum_thinking_top_p: float | None = 0.95
 
     def __repr__(self) -> str:

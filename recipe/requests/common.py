@@ -74,6 +74,15 @@ def to_single(value: float) -> float:
     return rounded
 
 
+def shortest_single(value: float) -> float:
+    """The double with the fewest decimal digits that rounds to the 32-bit `value`, for printing it."""
+    for digits in range(1, 9):
+        shorter = float(f"{value:.{digits}g}")
+        if to_single(shorter) == value:
+            return shorter
+    return float(f"{value:.9g}")
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     temperature: float

@@ -42,6 +42,8 @@ VERSION = ModelVersion(
     system_in_place=False,
     tools_in_system=False,
     namespace_separator="__",
+    namespace_descriptions=False,
+    blank_line_before_patch=False,
     minimum_thinking_top_p=None,
 )
 
