@@ -12,12 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..ops.required import TABLES, ids_of
+from ..ops.required import GROUPS, TABLES, ids_of
 from ..ops.rows import POOLS, named
 from ..ops.spec import OpSpec
 
 BORDER = 1 << 31
 """Bytes at which 32-bit offsets end."""
+
+
+class NoMemoryError(Exception):
+    """There is no room here for tensors of more than 2^31 bytes."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,22 @@ def move(spec: OpSpec, args: Sequence[Any], pool: str) -> Far | None:
     return Far(tuple(made[a.name] for a in spec.args), pool, start)
 
 
+def move_groups(spec: OpSpec, args: Sequence[Any], placed: Sequence[Any], device: torch.device) -> tuple[Any, ...]:
+    """The same call with the groups of its weight behind empty ones of more than 2^31 bytes.
+
+    Args:
+        args: on the CPU, the weight in the contract's layout. placed: the same on the device.
+    """
+    weight, offsets = GROUPS[spec.name]
+    parts = named(spec, args)[weight].tensors
+    empty = BORDER // (parts[0][0].numel() * parts[0].element_size()) + 1
+    moved = [_behind(part.to(device), part[0].numel(), empty) for part in parts]
+    made = named(spec, placed)
+    made[weight] = spec.prepare(*moved)
+    made[offsets] = torch.cat((made[offsets].new_zeros(empty), made[offsets]))
+    return tuple(made[a.name] for a in spec.args)
+
+
 def _pitch(value: Tensor, spread: bool) -> int:
     """Elements from one entry to the next: in pools as they are, 64 bytes more where entries follow closely."""
     row = value[0].numel() if value.shape[0] else 1
@@ -65,7 +85,10 @@ def _pitch(value: Tensor, spread: bool) -> int:
 def _behind(value: Tensor, pitch: int, start: int) -> Tensor:
     """A copy whose entry i is entry start + i of a tensor that is otherwise unused."""
     strides = (pitch, *value.stride()[1:])
-    whole = torch.empty((start + value.shape[0]) * pitch, dtype=value.dtype, device=value.device)
+    try:
+        whole = torch.empty((start + value.shape[0]) * pitch, dtype=value.dtype, device=value.device)
+    except RuntimeError as error:  # torch's error of a full device is one as well
+        raise NoMemoryError(str(error)) from None
     pool = whole.as_strided((start + value.shape[0], *value.shape[1:]), strides)
     pool[start:] = value
     return pool

@@ -6,7 +6,7 @@ The first run gives the results that the class is asked about; every other form 
   guarded memory of its own, scratch memory guarded and poisoned, arguments that are only read compared afterwards;
 * 'strided': arguments with layout 'rows' get odd row strides, every tensor an odd address;
 * 'in place': `out` is the argument that the spec allows;
-* 'far POOL': pages, state slots or table rows beyond 2^31 bytes.
+* 'far POOL': pages, state slots, table rows or groups of a weight beyond 2^31 bytes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from ..hal.registry import REFERENCE, REGISTRY
-from ..ops.required import IN_PLACE, PLAIN, STRIDED
+from ..ops.required import FAR, GROUPS, IN_PLACE, PLAIN, STRIDED
 from ..ops.rows import named, restride
 from ..ops.spec import OpSpec, TensorArg, WeightHandle
 from . import far
-from .calls import CPU, Unsupported, call, kernel_of, to_target
-from .case import Finding, Outcome, Target
+from .calls import Unsupported, call, kernel_of, to_target
+from .case import UNAVAILABLE, Finding, Outcome, Target, skip
 from .compare.classes import compare, names_of
 from .compare.exact import compare_bits
 from .compare.report import Report
@@ -45,6 +45,8 @@ def judge(spec: OpSpec, args: Sequence[Any], target: Target, variant: str = PLAI
         return _Call(spec, tuple(args), target).judge(variant)
     except Unsupported as error:
         return error.outcome()
+    except far.NoMemoryError as error:
+        return skip(UNAVAILABLE, str(error))
     except Exception as error:
         return Outcome((Finding("error", f"{type(error).__name__}: {error}"),))
 
@@ -68,7 +70,7 @@ class _Call:
         first = self._run(placed)
         if variant == IN_PLACE:
             return _outcome(self._in_place(placed, first))
-        return self._far(placed, first, variant.removeprefix("far "))
+        return self._far(placed, first, variant.removeprefix(f"{FAR} "))
 
     def _run(self, args: tuple[Any, ...], out: Any = None, workspace: Any = None) -> tuple[Tensor, ...]:
         """Outputs, then the arguments written, of a call on copies of the arguments that it writes."""
@@ -184,6 +186,11 @@ class _Call:
 
     def _far(self, placed: tuple[Any, ...], first: Sequence[Tensor], pool: str) -> Outcome:
         """The pool beyond 2^31 bytes."""
+        if self.spec.name in GROUPS:
+            args = far.move_groups(self.spec, self.args, placed, self.target.device)
+            got = [t.cpu() for t in self._results(call(self.spec, args, self.target), args)]
+            report = compare(self.spec, self.args, got, [t.cpu() for t in first])
+            return Outcome(report.findings, worst=report.worst)
         moved = far.move(self.spec, placed, pool)
         assert moved is not None, f"the call does not use {pool}"
         got = list(self._results(call(self.spec, moved.args, self.target), moved.args))
@@ -212,6 +219,3 @@ def _odd(value: Tensor) -> tuple[int, ...]:
         step = strides[0] * size + 2
         strides.insert(0, step + 1 - step % 2)
     return tuple(strides)
-
-
-__all__ = ["CPU", "judge"]

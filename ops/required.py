@@ -27,10 +27,11 @@ TABLES: dict[str, tuple[tuple[str, ...], str]] = {
     "embed_streams": (("weight",), "ids"),
     "engram_gather": (("weight", "scale"), "rows"),
     "gather_rows": (("x",), "rows"),
-    "grouped_linear": (("xq", "xs"), "source_row"),
     "moe_combine": (("y",), "position"),
 }
 """Ops that read rows of contiguous tensors by id: the tensors, and the argument that holds the ids."""
+GROUPS: dict[str, tuple[str, str]] = {"grouped_linear": ("weight", "offsets")}
+"""Ops with a prepared weight per group: the weight, and the argument that holds the groups' first rows."""
 
 
 @dataclass(frozen=True)
@@ -89,14 +90,15 @@ def calls(spec: OpSpec, tier: Tier, samples: Iterable[Sample]) -> Iterator[Call]
     """
     quick = tier == "quick"
     modest: list[Sample] = []
+    wide: list[Sample] = []
     largest: Sample | None = None
     for sample in samples:
         real, small = sample.label.startswith("real"), row_count(spec, sample) <= MODEST
         if not quick or (small and not real):
             yield Call(sample)
         if real:
-            continue
-        if small:
+            wide.append(sample)
+        elif small:
             modest.append(sample)
         elif largest is None or row_count(spec, sample) > row_count(spec, largest):
             largest = sample
@@ -107,7 +109,8 @@ def calls(spec: OpSpec, tier: Tier, samples: Iterable[Sample]) -> Iterator[Call]
         yield from (Call(sample, variant) for variant in variants(spec))
     if not quick:
         for pool in pools(spec):
-            ready = (s for s in reversed(modest) if _uses(spec, s, pool))
+            # Groups of weights are at real widths, or there would be millions of them below the border.
+            ready = (s for s in (wide if spec.name in GROUPS else reversed(modest)) if _uses(spec, s, pool))
             yield from (Call(sample, f"{FAR} {pool}") for sample in list(ready)[:1])
 
 
@@ -120,7 +123,8 @@ def pools(spec: OpSpec) -> list[str]:
     """Arguments of an op that may lie beyond 2^31 bytes."""
     names = {a.name for a in spec.args}
     found = [pool for pool, ids in POOLS if pool in names and ids in names]
-    return [*found, TABLES[spec.name][0][0]] if spec.name in TABLES else found
+    found += [TABLES[spec.name][0][0]] if spec.name in TABLES else []
+    return found + ([GROUPS[spec.name][0]] if spec.name in GROUPS else [])
 
 
 def ids_of(spec: OpSpec, pool: str) -> str:
@@ -138,6 +142,8 @@ def row_count(spec: OpSpec, sample: Sample) -> int:
 
 
 def _uses(spec: OpSpec, sample: Sample, pool: str) -> bool:
+    if spec.name in GROUPS:
+        return True
     given = named(spec, sample.args)
     index = given[ids_of(spec, pool)]
     return given[pool] is not None and index is not None and bool((index >= 0).any())
