@@ -115,7 +115,7 @@ DRAFT_LOGITS = define(
     numerics=Accumulated("r+1", output="fp32"),
     cost=lambda d: Cost(
         flops=2.0 * d["S"] * d["V"] * d["r"],
-        bytes=8 * d["S"] * d["V"] + 2 * d["V"] * d["r"] + d["S"] * (4 + 2 * d["r"]),
+        bytes=8 * d["S"] * d["V"] + 4 * d["S"] + 2 * (d["V"] + min(d["S"], d["N"])) * d["r"],
     ),
     samples=samples.draft_logits,
 )
@@ -139,7 +139,10 @@ DRAFT_CONFIDENCE = define(
     numerics=Accumulated("D+r", output="fp32"),
     cost=lambda d: Cost(
         flops=2.0 * d["S"] * d["n"] * (d["D"] + d["r"]),
-        bytes=d["S"] * d["n"] * (2 * d["D"] + 2 * d["r"] + 8) + 2 * (d["D"] + d["r"]) + 4 * d["n"],
+        bytes=d["S"] * d["n"] * (2 * d["D"] + 8)
+        + 2 * min(d["S"] * d["n"], d["N"]) * d["r"]
+        + 2 * (d["D"] + d["r"])
+        + 4 * d["n"],
     ),
     samples=samples.draft_confidence,
 )
@@ -184,7 +187,7 @@ CORRECT_Q = define(
         below total - R. Survival does not grow along j, so these are the first drafts of a sequence; the sum of q is
         total.""",
     numerics=Exact(),
-    cost=lambda d: Cost(flops=float(d["R"] * d["n"]) ** 2, bytes=d["R"] * (8 + 4 * d["n"])),
+    cost=lambda d: Cost(flops=float(d["R"] * d["n"]) ** 2, bytes=8 * d["R"] + 4 * min(d["R"], d["Z"]) * d["n"]),
     samples=samples.correct_q,
 )
 
@@ -204,7 +207,7 @@ CORRECT_K = define(
     semantics="""k[r] = base[r] + q[r] - (assumed[r] - accepted[remap[r]]): base is the length before this step if all
         `assumed` drafts of the step before were accepted. remap -1: k = base + q, assumed is not looked at.""",
     numerics=Exact(),
-    cost=lambda d: Cost(flops=0, bytes=24 * d["R"]),
+    cost=lambda d: Cost(flops=0, bytes=20 * d["R"] + 4 * min(d["R"], d["Z"])),
     samples=samples.correct_k,
 )
 

@@ -66,8 +66,8 @@ DRAFT_DISTRIBUTION = define(
 
 
 def _verify_cost(d: Mapping[str, int]) -> Cost:
-    pool = d.get("log2q.itemsize", 0) * d["V"] + d.get("draft_row.itemsize", 0)
-    return Cost(140.0 * d["L"] * d["V"], d["L"] * (4 * d["V"] + pool + 49))
+    pool = d.get("log2q.itemsize", 0) * d["V"] * min(d["L"], d.get("Q", 0))
+    return Cost(140.0 * d["L"] * d["V"], d["L"] * (4 * d["V"] + 45 + d.get("draft_row.itemsize", 0)) + pool)
 
 
 VERIFY_DRAFTS = define(

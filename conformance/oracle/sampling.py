@@ -72,8 +72,8 @@ def minus_log2_one_minus(v: Array) -> Array:
     return result
 
 
-def philox(counter: tuple[int, ...], key: tuple[int, ...]) -> tuple[int, ...]:
-    """Philox4x32-10 on Python integers."""
+def philox(counter: tuple[Any, ...], key: tuple[int, ...]) -> tuple[Any, ...]:
+    """Philox4x32-10 on Python integers, or on arrays of them in uint64."""
     c, k = list(counter), list(key)
     for _ in range(10):
         p0, p1 = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
@@ -85,8 +85,8 @@ def philox(counter: tuple[int, ...], key: tuple[int, ...]) -> tuple[int, ...]:
 def words(seed: int, position: int, purpose: int, count: int) -> Array:
     seed, position = seed % 2**64, position % 2**64
     key = (seed % 2**32, seed >> 32)
-    lanes = (philox((position % 2**32, position >> 32, purpose, lane), key) for lane in range(-(-count // 4)))
-    return np.array([x for lane in lanes for x in lane], np.uint64)[:count]
+    lanes = np.arange(-(-count // 4), dtype=np.uint64)
+    return np.stack(philox((position % 2**32, position >> 32, purpose, lanes), key), axis=1).ravel()[:count]
 
 
 def exponentials(x: Array) -> Array:
