@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias, TypeVar, cast, get_args
 
 from .errors import InvalidArgumentError, InvalidTypeError
-from .json_text import JsonValue
+from .json_text import JsonValue, from_python
 from .special_tokens import SpecialToken
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool", "latest_reminder"]
@@ -70,7 +70,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """A function that the model may call. Nothing is normalised here.
+    """A function that the model may call. Its schema is copied, and not normalised.
 
     Args:
         parameters: JSON Schema of the arguments.
@@ -88,6 +88,7 @@ class ToolDefinition:
         _check_text("name", self.name)
         if self.description is not None:
             _check_text("description", self.description)
+        object.__setattr__(self, "parameters", from_python(self.parameters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +333,7 @@ class Conversation:
         _check_word("tool_choice", self.tool_choice, get_args(ToolChoice))
         if self.reasoning_effort is not None:
             _check_word("reasoning_effort", self.reasoning_effort, get_args(ReasoningEffort))
+        object.__setattr__(self, "response_schema", from_python(self.response_schema))
         object.__setattr__(self, "response_format", self._settled_format())
 
     def _settled_format(self) -> ResponseFormat:
