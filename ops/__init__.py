@@ -22,6 +22,7 @@ from .draft import (
 )  # fmt: skip
 from .embed import embed_streams, gather_rows
 from .engram import engram_gate, engram_gather, engram_hash
+from .exchange import moe_dispatch, moe_return
 from .hyper_connections import hc_coefficients, hc_collapse, hc_expand
 from .index import block_select, index_query_pack, index_score, index_score_blocks, topk_select
 from .kv import (
@@ -56,7 +57,7 @@ __all__ = [
     "engram_hash", "expand_params", "gather_rows", "grouped_linear", "grouped_linear_prepare", "hc_coefficients",
     "hc_collapse", "hc_expand", "index_key_store", "index_query_pack", "index_score", "index_score_blocks",
     "linear_bf16", "linear_bf16_prepare", "linear_fp8", "linear_fp8_grouped", "linear_fp8_grouped_prepare",
-    "linear_fp8_prepare", "load_records", "lookup_candidates", "mask_rows", "moe_combine", "moe_gate", "moe_pack",
-    "quant_fp8", "ring_move", "rms_norm", "rope", "sampling", "sparse_attention", "step_metadata", "step_tokens",
-    "swiglu_quant", "topk_select", "verify_drafts", "window_pack", "window_store",
+    "linear_fp8_prepare", "load_records", "lookup_candidates", "mask_rows", "moe_combine", "moe_dispatch", "moe_gate",
+    "moe_pack", "moe_return", "quant_fp8", "ring_move", "rms_norm", "rope", "sampling", "sparse_attention",
+    "step_metadata", "step_tokens", "swiglu_quant", "topk_select", "verify_drafts", "window_pack", "window_store",
 ]  # fmt: skip

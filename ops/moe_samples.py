@@ -111,6 +111,8 @@ def moe_combine(rng: Rng, device: torch.device) -> Iterator[Sample]:
     """y, position, shared."""
     remote_only = ints(np.full((3, 2), -1), device)
     yield Sample("no local expert at all", (normal(rng, device, 0, 64), remote_only, normal(rng, device, 3, 64)))
+    nobody = ints(np.zeros((0, 2)), device)
+    yield Sample("products, but no row", (normal(rng, device, 4, 64) * torch.nan, nobody, normal(rng, device, 0, 64)))
     for label, rows, k, width in (
         ("no rows", 0, 2, 64), ("one row", 1, 2, 64), ("two tiles and a tail", 37, 3, 96),
         ("many rows", MANY, 2, 64), ("real width", 37, 6, 5120),

@@ -38,6 +38,7 @@ class ReferenceBackend(Backend):
         ".step",
         ".moves",
         ".sampling_rows",
+        ".exchange",
     )
 
     def probe(self) -> Available | Unavailable:

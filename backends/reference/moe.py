@@ -132,7 +132,7 @@ def moe_combine(y: Tensor, position: Tensor, shared: Tensor, out: Tensor | None)
     if y.shape[0] == 0 and bool(local.any()):
         raise SPECS["moe_combine"].error("position names rows of y, which has none")
     if y.shape[0]:
-        taken = y.index_select(0, torch.where(local, position, 0).flatten()).view(tokens, k, -1)
+        taken = y.index_select(0, torch.where(local, position, 0).flatten()).view(tokens, k, y.shape[1])
         terms = taken.masked_fill_(~local.unsqueeze(-1), 0.0).to(torch.float32)
         for slot in range(k):
             total += terms[:, slot]

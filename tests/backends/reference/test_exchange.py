@@ -1,0 +1,207 @@
+"""Rows and products between ranks: against loops, and a mixture of experts over ranks against one rank."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from deepinfer import ops
+from deepinfer.backends import reference
+from deepinfer.conformance.compare.exact import same_bits
+from deepinfer.hal import comm
+from deepinfer.hal.errors import ContractError
+from deepinfer.ops import exchange
+from deepinfer.ops import layer_samples as make
+from deepinfer.ops.moe_samples import routes
+from deepinfer.ops.spec import SPECS
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def kernels() -> None:
+    reference.backend.load()
+
+
+def samples(name: str, seed: int = 0) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    for sample in SPECS[name].samples(np.random.default_rng(seed), CPU):
+        yield sample.label, sample.args
+
+
+def physical(expert: int, token: int, table: torch.Tensor | None, own: int) -> int:
+    if table is None:
+        return expert
+    if not 0 <= expert < len(table):
+        return -1
+    row: list[int] = table[expert].tolist()
+    replicas = row[: row.index(-1)] if -1 in row else row
+    return replicas[(own + token) % len(replicas)] if replicas else -1
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_dispatch_against_a_loop(seed: int) -> None:
+    for label, args in samples("moe_dispatch", seed):
+        xq, xs, experts, weights, table, ranks, per_rank, own, capacity, returns = args
+        got = ops.moe_dispatch(*args)
+        load = [0] * (ranks * per_rank)
+        counts = [[0, 0] for _ in range(ranks)]
+        seen = torch.zeros(ranks, capacity, dtype=torch.bool)
+        for t in range(len(xq)):
+            ids = [physical(e, t, table, own) for e in experts[t].tolist()]
+            for r in range(ranks):
+                mine = [r * per_rank <= e < (r + 1) * per_rank for e in ids]
+                row = counts[r][0]
+                if any(mine) and row < capacity:
+                    seen[r, row] = True
+                    assert same_bits((got.q[r, row], got.s[r, row]), (xq[t], xs[t])), (label, t, r)
+                    want = [e - r * per_rank if m else -1 for e, m in zip(ids, mine, strict=True)]
+                    assert got.experts[r, row].tolist() == want
+                    want_weights = [w if m else 0.0 for w, m in zip(weights[t].tolist(), mine, strict=True)]
+                    assert got.weights[r, row].tolist() == want_weights
+                for j, m in enumerate(mine):
+                    if m:
+                        n = counts[r][1]
+                        fits = row < capacity and n < returns
+                        assert int(got.position[t, j]) == (r * returns + n if fits else -1), (label, t, j)
+                        counts[r][1] += 1
+                        load[ids[j]] += 1
+                counts[r][0] += any(mine)
+            for j, e in enumerate(ids):
+                assert 0 <= e < ranks * per_rank or int(got.position[t, j]) == -1
+        assert got.counts.tolist() == counts and got.load.tolist() == load, label
+        assert (got.experts[~seen] == -1).all() and (got.weights[~seen] == 0).all()
+        for mask in SPECS["moe_dispatch"].defined(*args)[:2]:
+            assert mask is not None and mask.squeeze(2).equal(seen), label
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_return_against_a_loop(seed: int) -> None:
+    for label, (y, position, ranks, returns) in samples("moe_return", seed):
+        got = ops.moe_return(y, position, ranks, returns)
+        (mask,) = SPECS["moe_return"].defined(y, position, ranks, returns)
+        assert mask is not None and mask.shape == (ranks, returns, 1)
+        for r, part in enumerate(position.view(ranks, -1).tolist()):
+            wanted = [i for i in part if i >= 0][:returns]
+            assert same_bits(got[r, : len(wanted)], y[wanted]), (label, r)
+            assert mask[r].flatten().tolist() == [n < len(wanted) for n in range(returns)]
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    q, s = torch.zeros(2, 32, dtype=torch.uint8).view(torch.float8_e4m3fn), torch.zeros(2, 1, dtype=torch.uint8)
+    chosen, weights = torch.zeros(2, 1, dtype=torch.int32), torch.zeros(2, 1)
+    with pytest.raises(ContractError, match="own is 2, must be a rank from 0 to 1"):
+        ops.moe_dispatch(q, s, chosen, weights, None, 2, 4, 2, 2, 2)
+    with pytest.raises(ContractError, match="position has 3 rows, must be a multiple of ranks"):
+        ops.moe_return(torch.zeros(1, 8).bfloat16(), torch.zeros(3, 1, dtype=torch.int32), 2, 4)
+    with pytest.raises(ContractError, match="position holds 1"):
+        ops.moe_return(torch.zeros(1, 8).bfloat16(), torch.ones(2, 1, dtype=torch.int32), 2, 4)
+
+
+# ---- a whole mixture of experts ------------------------------------------------------------------------------------
+
+WIDTH, INNER, EXPERTS, SLOTS = 64, 32, 8, 3
+
+
+class Threads(comm.Group):
+    """Ranks as threads of one process: every collective meets at a barrier."""
+
+    def __init__(self, rank: int, board: list[Any], barrier: threading.Barrier) -> None:
+        super().__init__("threads", rank, range(len(board)), 30.0)
+        self.board, self.barrier = board, barrier
+
+    def _all_to_all(self, out: torch.Tensor, tensor: torch.Tensor, send: list[int], receive: list[int]) -> None:
+        self.board[self.rank] = (tensor, np.cumsum([0, *send]))
+        self.barrier.wait(30)
+        parts = [data[bounds[self.rank] : bounds[self.rank + 1]] for data, bounds in self.board]
+        assert [len(p) for p in parts] == receive
+        torch.cat(parts, out=out)
+        self.barrier.wait(30)
+
+
+def weights_of(rng: np.random.Generator) -> list[torch.Tensor]:
+    def codes(*shape: int) -> torch.Tensor:
+        return torch.from_numpy(rng.integers(0, 256, shape, dtype=np.uint8))
+
+    return [
+        codes(EXPERTS, 2 * INNER, WIDTH // 2), make.scales(rng, CPU, EXPERTS, 2 * INNER, WIDTH // 32),
+        codes(EXPERTS, WIDTH, INNER // 2), make.scales(rng, CPU, EXPERTS, WIDTH, INNER // 32),
+    ]  # fmt: skip
+
+
+def experts_forward(
+    weights: Sequence[torch.Tensor], held: Sequence[int], xq: torch.Tensor, xs: torch.Tensor, chosen: torch.Tensor,
+    route: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """Products of the experts that a rank holds, packed, and their places."""
+    w1, s1, w2, s2 = (part[list(held)] for part in weights)
+    source, packed, offsets, position = ops.moe_pack(chosen, route, 0, len(held))
+    hidden = ops.grouped_linear(xq, xs, ops.grouped_linear_prepare(w1, s1), source, offsets)
+    inner = ops.swiglu_quant(hidden, packed, 10.0)
+    return ops.grouped_linear(*inner, ops.grouped_linear_prepare(w2, s2), None, offsets), position
+
+
+@pytest.mark.parametrize(
+    ("rows", "physical_of", "label"),
+    [
+        ([5, 0, 9, 1], None, "a rank without rows"),
+        ([0, 0, 3, 0], None, "rows on one rank only"),
+        ([4, 7], None, "two ranks"),
+        ([3, 20], [0, 1, 2, 3, 4, 5, 6, 7, 0, 0, 5, 3], "replicas"),
+        ([6, 6, 6], [7, 6, 5, 4, 3, 2, 1, 0, 2], "experts moved to other ranks"),
+        ([13], None, "one rank"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_ranks_give_the_bits_of_one(rows: list[int], physical_of: list[int] | None, label: str) -> None:
+    rng = np.random.default_rng(sum(rows))
+    weights, ranks, total = weights_of(rng), len(rows), sum(rows)
+    holds = list(range(EXPERTS)) if physical_of is None else physical_of
+    per_rank = len(holds) // ranks
+    table = None
+    if physical_of is not None:
+        lists = [[p for p, e in enumerate(holds) if e == logical] for logical in range(EXPERTS)]
+        widest = max(map(len, lists))
+        table = make.ints([(x + [-1] * widest)[:widest] for x in lists], CPU)
+    xq, xs = make.activations(rng, CPU, total, WIDTH)
+    skewed = routes(rng, total, SLOTS, EXPERTS - 3)  # some experts get nothing
+    skewed[rng.random(total) < 0.1] = -1
+    chosen, route = make.ints(skewed, CPU), make.normal(rng, CPU, total, SLOTS, dtype=torch.float32)
+    shared = make.normal(rng, CPU, total, WIDTH)
+    y, position = experts_forward(weights, range(EXPERTS), xq, xs, chosen, route)
+    want = ops.moe_combine(y, position, shared)
+
+    bounds = np.cumsum([0, *rows])
+    capacity, returns = max(rows) + 2, (max(rows) + 2) * SLOTS
+    board, barrier = [None] * ranks, threading.Barrier(ranks)
+
+    def run(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+        group = Threads(rank, board, barrier)
+        own = slice(int(bounds[rank]), int(bounds[rank + 1]))
+        args = (xq[own], xs[own], chosen[own], route[own], table, per_rank, capacity, returns)
+        arrived = exchange.dispatch(group, *args)
+        held = holds[rank * per_rank : (rank + 1) * per_rank]
+        products, place = experts_forward(weights, held, *arrived[:4])
+        return exchange.combine(group, arrived, products, place, shared[own]), arrived.counts
+
+    with ThreadPoolExecutor(ranks) as pool:
+        found = list(pool.map(run, range(ranks)))
+    assert same_bits(torch.cat([part for part, _ in found]), want)
+    assert sum(int(counts[:, 1].sum()) for _, counts in found) == int((chosen >= 0).sum())
+
+
+def test_one_process_needs_no_set_up() -> None:
+    rng = np.random.default_rng(1)
+    weights = weights_of(rng)
+    xq, xs = make.activations(rng, CPU, 6, WIDTH)
+    chosen, route = make.ints(routes(rng, 6, SLOTS, EXPERTS), CPU), make.normal(rng, CPU, 6, SLOTS, dtype=torch.float32)
+    shared, group = make.normal(rng, CPU, 6, WIDTH), comm.single_process()
+    arrived = exchange.dispatch(group, xq, xs, chosen, route, None, EXPERTS, 6, 18)
+    got = exchange.combine(group, arrived, *experts_forward(weights, range(EXPERTS), *arrived[:4]), shared)
+    y, position = experts_forward(weights, range(EXPERTS), xq, xs, chosen, route)
+    assert same_bits(got, ops.moe_combine(y, position, shared))
