@@ -1,0 +1,30 @@
+"""Every mutation operator on every kernel that it fits: the suite that has to see it does."""
+
+from __future__ import annotations
+
+import pytest
+from mutation import arguments, outputs  # noqa: F401 - they fill the table
+from mutation.catch import catch
+from mutation.operator import OPERATORS
+
+import deepinfer.ops  # noqa: F401 - defines the specs
+from deepinfer.ops.spec import SPECS
+
+PAIRS = [
+    (name, op)
+    for name, operator in OPERATORS.items()
+    for op, spec in SPECS.items()
+    if operator.fits(spec) and op not in operator.blind
+]
+
+
+@pytest.mark.parametrize("name, op", PAIRS, ids=[f"{name}-{op}" for name, op in PAIRS])
+def test_the_suite_sees(name: str, op: str) -> None:
+    operator = OPERATORS[name]
+    caught, said = catch(operator, op)
+    assert caught, f"{op}, whose kernel {operator.about}, passes suite {operator.suite}: {said[:3] or 'nothing found'}"
+
+
+def test_there_are_enough_operators_and_each_fits_a_kernel() -> None:
+    assert len(OPERATORS) >= 25
+    assert {name for name, _ in PAIRS} == set(OPERATORS)
