@@ -226,6 +226,16 @@ class Registry:
         self._changed()
 
     @contextmanager
+    def configured(self, *, strict: bool | None = None, allow_fast: bool | None = None) -> Iterator[None]:
+        """`configure` for the duration of a with block."""
+        before = self._strict, self._allow_fast
+        self.configure(strict=strict, allow_fast=allow_fast)
+        try:
+            yield
+        finally:
+            self.configure(strict=before[0], allow_fast=before[1])
+
+    @contextmanager
     def pin(self, op: str, kernel: str) -> Iterator[None]:
         """Allow only kernels named `backend` or `backend:name` for ops matching the glob `op`, in a with block."""
         with self._lock:

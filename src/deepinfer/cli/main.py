@@ -24,6 +24,7 @@ SUBCOMMANDS = {
     "checkpoint": "Make and inspect checkpoint directories.",
     "ops": "The op contract: list, show, support status, and why a kernel was chosen.",
     "port": "Start a kernel of your own: scaffold kernel, registration and test.",
+    "conformance": "Judge a backend by the op contract.",
     "env": "The environment variables, their meanings, defaults and present values.",
 }
 

@@ -1,0 +1,133 @@
+"""`deepinfer conformance`: whether a backend keeps the op contract."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+
+TIERS = ("quick", "full", "deep")
+
+
+@click.group("conformance")
+def command() -> None:
+    """Judge a backend by the op contract: agreement, invariance, determinism, refusals."""
+
+
+@command.command("run", short_help="Judge a backend; exit status 1 if a case fails.")
+@click.option("--backend", required=True, metavar="NAME", help="Backend or accelerator: reference (cpu), cuda, …")
+@click.option("--device", default="", metavar="DEVICE", help="Device to run on, such as cuda:1. [default: its first]")
+@click.option("--ops", multiple=True, metavar="GLOB", help="Only ops of such names, for instance '*_fp8'. Repeatable.")
+@click.option(
+    "--suite",
+    "tier",
+    type=click.Choice(TIERS),
+    default="quick",
+    show_default=True,
+    help="How much: edge cases and small sizes; every sample, real widths and memory beyond 2 GiB included; "
+    "hundreds of generated shapes per op on top.",
+)
+@click.option("--only", multiple=True, metavar="SUITE", help="Only suites of such names (see --list). Repeatable.")
+@click.option("--case", "cases", multiple=True, metavar="ID", help="Only the case of this id. Repeatable.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write DIR/results.jsonl, and shapes that fail to DIR/failing_shapes.jsonl, which later runs try first.",
+)
+@click.option("--isolate", is_flag=True, help="Run cases in a child process: a crash or a hang is a failed case.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Longest that a case may take with --isolate.",
+)
+@click.option("--list", "listing", is_flag=True, help="Print the suites and the ids of the cases, and run nothing.")
+def run_command(listing: bool, out: Path | None, **options: Any) -> None:
+    """Run the conformance suite on a backend.
+
+    Every case names what it found: the output, the worst element, what came, what was wanted, the limit. The last line
+    is the verdict, 'passed N of M required'; M is the required set of the contract for the ops and suites asked for. A
+    case is skipped only where the backend declares a call unsupported (or has no kernel of its own for the op), or
+    where something is unavailable on this machine: that lowers N, not M.
+
+    \b
+    Exit status: 0 no case failed, 1 a case failed, 2 the command is wrong.
+
+    \b
+    deepinfer conformance run --backend reference --ops rms_norm
+    deepinfer conformance run --backend cuda --suite full --isolate --out results
+    """
+    from ..conformance.run import Request
+
+    request = Request(out=str(out) if out is not None else "", **options)
+    if listing:
+        _list(request)
+        return
+    if not _judge(request):
+        raise SystemExit(1)
+
+
+def _list(request: Any) -> None:
+    from ..conformance import run
+
+    with run.invariant_kernels():
+        planned = run.plan(request)
+        found = run.survey(planned)
+    for suite in planned.suites:
+        count = sum(i.startswith(f"{suite.name}/") for i in found.ids)
+        click.echo(f"{suite.name}: {count} cases; {suite.about}")
+    click.echo("")
+    for name in found.ids:
+        click.echo(name if name in found.required else f"{name} (not required)")
+
+
+def _judge(request: Any) -> bool:
+    """Run, showing failures as they come; whether nothing failed."""
+    from tqdm import tqdm
+
+    from ..conformance import run
+    from ..conformance.results import FILE, Result
+
+    bar: Any = tqdm(desc=f"{request.backend}, {request.tier}", unit="case", leave=False, disable=None)
+
+    def start(found: Any) -> None:
+        bar.total = len(found.ids)
+        bar.refresh()
+
+    def report(result: Result) -> None:
+        if result.status == "failed":
+            tqdm.write(f"FAILED {result.id}")
+            for finding in result.outcome.findings:
+                tqdm.write(f"    {finding}")
+            tqdm.write(f"    alone: {_again(request, result.id)}")
+        bar.update()
+
+    try:
+        verdict = run.run(request, report, start)
+    finally:
+        bar.close()
+    for name in verdict.missing:
+        click.echo(f"FAILED {name}\n    missing: required, and no suite has such a case")
+    for reason, count in verdict.skips():
+        click.echo(f"skipped {count}: {reason}")
+    if wrapped := run.wrappers(request.backend, request.ops):
+        click.echo(f"wrappers over torch, not kernels of their own: {', '.join(wrapped)}")
+    if request.out:
+        click.echo(f"results: {Path(request.out) / FILE}")
+    click.echo(str(verdict))
+    return not verdict.failed
+
+
+def _again(request: Any, case: str) -> str:
+    """The command that runs one case alone."""
+    words = ["deepinfer", "conformance", "run", "--backend", request.backend, "--suite", request.tier, "--case", case]
+    if request.device:
+        words += ["--device", request.device]
+    if request.isolate:
+        words.append("--isolate")
+    return shlex.join(words)
