@@ -23,6 +23,14 @@ def is_web_url(url: str) -> bool:
     return url[:4].lower() == "http" and url[:4].isascii()
 
 
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
+
+
+def quoted(text: str) -> str:
+    """Text in quotes, with escapes for what cannot be seen."""
+    return '"' + "".join(_ESCAPES.get(c) or (c if c.isprintable() else f"\\u{{{ord(c):x}}}") for c in text) + '"'
+
+
 def check_url_length(url: str, what: str) -> None:
     length = len(url.encode())
     if length > MAX_URL_BYTES:

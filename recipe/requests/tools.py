@@ -78,7 +78,9 @@ class ToolSelection:
         return bool(self.tools) and self.choice != "none"
 
 
-def select_tools(tools: Sequence[ToolDefinition], choice: RequestedChoice, thinking: bool) -> ToolSelection:
+def select_tools(
+    tools: Sequence[ToolDefinition], choice: RequestedChoice, thinking: bool, *, parameters_required: bool = False
+) -> ToolSelection:
     """Cut the tools to those that the choice leaves.
 
     A choice of none drops all of them, unseen. Without tools a choice that needs one is none at all.
@@ -90,7 +92,7 @@ def select_tools(tools: Sequence[ToolDefinition], choice: RequestedChoice, think
         return ToolSelection((), "none")
     check_unique(tools)
     for tool in tools:
-        if tool.parameters is not None:
+        if parameters_required or tool.parameters is not None:
             check_parameters(tool)
     if not tools:
         return ToolSelection((), "auto")
