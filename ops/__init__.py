@@ -41,6 +41,7 @@ from .linear import (
     linear_fp8_grouped_prepare,
     linear_fp8_prepare,
 )  # fmt: skip
+from .mirror import mirror_rows, replay_rows
 from .moe import grouped_linear, grouped_linear_prepare, moe_combine, moe_gate, moe_pack, swiglu_quant
 from .moves import copy_slots, load_records, ring_move
 from .norm import rms_norm
@@ -57,7 +58,8 @@ __all__ = [
     "engram_hash", "expand_params", "gather_rows", "grouped_linear", "grouped_linear_prepare", "hc_coefficients",
     "hc_collapse", "hc_expand", "index_key_store", "index_query_pack", "index_score", "index_score_blocks",
     "linear_bf16", "linear_bf16_prepare", "linear_fp8", "linear_fp8_grouped", "linear_fp8_grouped_prepare",
-    "linear_fp8_prepare", "load_records", "lookup_candidates", "mask_rows", "moe_combine", "moe_dispatch", "moe_gate",
-    "moe_pack", "moe_return", "quant_fp8", "ring_move", "rms_norm", "rope", "sampling", "sparse_attention",
-    "step_metadata", "step_tokens", "swiglu_quant", "topk_select", "verify_drafts", "window_pack", "window_store",
+    "linear_fp8_prepare", "load_records", "lookup_candidates", "mask_rows", "mirror_rows", "moe_combine",
+    "moe_dispatch", "moe_gate", "moe_pack", "moe_return", "quant_fp8", "replay_rows", "ring_move", "rms_norm", "rope",
+    "sampling", "sparse_attention", "step_metadata", "step_tokens", "swiglu_quant", "topk_select", "verify_drafts",
+    "window_pack", "window_store",
 ]  # fmt: skip

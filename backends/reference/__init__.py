@@ -39,6 +39,7 @@ class ReferenceBackend(Backend):
         ".moves",
         ".sampling_rows",
         ".exchange",
+        ".mirror",
     )
 
     def probe(self) -> Available | Unavailable:
