@@ -21,6 +21,8 @@ class Quirks:
         unfinished_text_lost: text of ids whose last character is not complete is lost, complete characters and all,
             when the output ends, and comes after a text chunk that follows it. Right: only the bytes that make no
             character are dropped.
+        logprobs_repeated: every event that a piece of output leads to has the log probabilities of the whole piece.
+            Right: the first has them, and an accumulated response each of them once.
         refused_found_tools: a tool of unknown type in the output of a tool search fails the request, in words about the
             original's innards. Right: it is left out, as it is everywhere else.
     """
@@ -29,6 +31,7 @@ class Quirks:
     refused_found_tools: bool = False
     parameter_name_ends_at_space: bool = False
     unfinished_text_lost: bool = False
+    logprobs_repeated: bool = False
 
     @classmethod
     def all_on(cls) -> Quirks:

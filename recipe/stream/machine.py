@@ -102,6 +102,7 @@ class Machine:
         self._restart(position)
 
     def _restart(self, position: int) -> None:
+        self._last = position  # behind the last marker
         # The end of what was fed that a short marker may have begun in, and its position.
         self._tail = ""
         self._base = position
@@ -110,10 +111,10 @@ class Machine:
         self._long = [0] * len(self._compiled.by_text.long)  # characters matched of each long pattern
 
     def feed(self, text: str, out: list[Output], source: Any = None, by_ids: bool = False, symbol: str = "") -> None:
-        """Take one piece, not empty; append to `out` what is certain.
+        """Take one piece; append to `out` what is certain.
 
         Args:
-            text: the piece.
+            text: the piece. An empty one, too, puts out a text, except directly behind a marker.
             source: given back with outputs of the piece.
             by_ids: it was decoded from token ids: special tokens count only as `symbol`.
             symbol: the piece is this special token, one of the characters of `stages`.
@@ -121,11 +122,15 @@ class Machine:
         if self._is_over():
             return
         begin = self._end
+        if not text and begin == self._last:
+            if begin == 0:
+                self._held.append(_Held(0, 0, "", source))
+            return
         self._end = begin + (1 if symbol else len(text))
         position = begin  # of the first character of this piece that is not dealt with
         if self._leading:
             position = self._skip_newlines(symbol or text, begin, out)
-            if position == self._end or self.finished:
+            if self.finished or begin < position == self._end:
                 return
         work = self._tail + (symbol or text)[position - begin :]
         base = self._origin = self._base  # position of work[0]
@@ -147,10 +152,10 @@ class Machine:
             if self._is_over():
                 return
             cut = search
-        if search == len(work):
+        if search == len(work) and search:
             return
         hold = self._hold_from(work, search, by_ids)
-        if self._held and self._held[0].end <= hold:
+        if self._held:
             self._release_whole(hold, out)
         rest = text if symbol else work[cut:]
         if hold == self._end:
@@ -176,7 +181,9 @@ class Machine:
             self._act(stop, None, out)
             return position
         self._leading = count == len(text)
-        self._restart(position + count)
+        if count:
+            self._held.clear()  # nothing but empty pieces
+            self._restart(position + count)
         return position + count
 
     def _next(
@@ -242,7 +249,7 @@ class Machine:
         if patterns.long:
             hold = min(hold, end - max(self._long))
         tail = len(work) - partial
-        if patterns.newline_beginnings and (partial or work[-1] == "\n"):
+        if patterns.newline_beginnings and (partial or not work or work.endswith("\n")):
             run = self._newlines_before(work, tail, search, patterns)
             for marker, beginnings in patterns.newline_beginnings:
                 length = longest(work, search, len(work), beginnings) if partial else 0
@@ -257,12 +264,17 @@ class Machine:
         return hold
 
     def _release_whole(self, position: int, out: list[Output]) -> None:
-        """Put out the held pieces that end at or before `position`, and the marker output before them."""
+        """Put out the held pieces that end at or before `position`, and the marker output before them.
+
+        Empty ones at the start of the output are put out with what follows only.
+        """
+        if self._held and self._held[0].end > position:
+            return
         out += self._outputs
-        self._outputs.clear()
+        self._outputs = []
         count = 0
         for piece in self._held:
-            if piece.end > position:
+            if piece.end > position or position == 0:
                 break
             self._put(piece.text, piece.source, out)
             count += 1
@@ -270,6 +282,8 @@ class Machine:
 
     def _release(self, position: int, out: list[Output]) -> None:
         """Put out what is held before `position`, where a marker begins; the rest is the marker's."""
+        out += self._outputs
+        self._outputs = []
         self._release_whole(position, out)
         if self._held and self._held[0].start < position:
             piece = self._held[0]

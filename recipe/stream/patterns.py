@@ -89,8 +89,8 @@ class Patterns:
         self._ends = {last: tuple(sorted(texts, key=len, reverse=True)) for last, texts in ends.items()}
 
     def partial(self, text: str, start: int) -> int:
-        """Length of the longest beginning of a short pattern that text[start:], not empty, ends in."""
-        beginnings = self._ends.get(text[-1])
+        """Length of the longest beginning of a short pattern that text[start:] ends in."""
+        beginnings = self._ends.get(text[-1:])
         if beginnings is None or not text.endswith(beginnings, start):
             return 0
         return longest(text, start, len(text), beginnings)

@@ -1,0 +1,1 @@
+"""Events and accumulated responses, one module per protocol."""
