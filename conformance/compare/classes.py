@@ -55,9 +55,10 @@ def _exact(
     spec: OpSpec, args: Sequence[Any], names: Sequence[str], got: Sequence[Tensor], twin: Sequence[Tensor]
 ) -> Report:
     wanted = expected.BITS[spec.name](*args) if spec.name in expected.BITS else [None] * len(got)
+    stated = (*spec.defined(*args), *[None] * len(got))  # written arguments are defined throughout
     found = []
-    for name, value, other, bits in zip(names, got, twin, wanted, strict=True):
-        defined = None if bits is None else bits.defined
+    for name, value, other, bits, defined in zip(names, got, twin, wanted, stated, strict=False):
+        defined = bits.defined if bits is not None and bits.defined is not None else defined
         found.append(compare_bits(name, value, other, defined, than="the reference has"))
         if bits is not None and found[-1] is None:
             found.append(compare_bits(name, value, bits.want, defined, than="the definition gives"))
