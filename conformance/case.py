@@ -50,11 +50,13 @@ class Outcome:
         findings: what is wrong.
         skipped: '' or 'unavailable: WHY' or 'declared unsupported: WHY'; nothing else is a reason to skip.
         worst: largest share of a limit that a value reached; None where no limit applies.
+        notes: what a report says beside the verdict: fallbacks, shares.
     """
 
     findings: tuple[Finding, ...] = ()
     skipped: str = ""
     worst: float | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
