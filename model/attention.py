@@ -77,23 +77,32 @@ class Attention:
         Returns:
             bf16 [T, D].
         """
-        text, weights, batch = self.text, self.weights, step.batch
-        rows = batch.rows
+        positions = step.batch.positions
         x8 = ops.quant_fp8(x)
-        bottleneck = ops.rms_norm(ops.linear_fp8(*x8, weights.wq_a), weights.q_norm, text.rms_norm_eps)
-        bottleneck8 = ops.quant_fp8(bottleneck)
-        query = ops.linear_fp8(*bottleneck8, weights.wq_b).view(rows, text.num_attention_heads, text.head_dim)
-        query = ops.rope(query, batch.positions, self.rope_table, False)
-        kv = ops.rms_norm(ops.linear_fp8(*x8, weights.wkv), weights.kv_norm, text.rms_norm_eps)
-        fresh = ops.window_pack(kv, batch.positions, self.rope_table)
+        query, bottleneck8 = self.queries(x8, positions)
+        fresh = self.window_records(x8, positions)
         self._write_compressed(x, step)
         self._write_index_keys(step)
         self._select(x, bottleneck8, step)
         output = self._attend(query, fresh, step)
-        output = ops.rope(output, batch.positions, self.rope_table, True)
-        return self._project(output)
+        return self.project(ops.rope(output, positions, self.rope_table, True))
 
-    def _project(self, output: torch.Tensor) -> torch.Tensor:
+    def queries(
+        self, x8: tuple[torch.Tensor, torch.Tensor], positions: torch.Tensor
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
+        """Rotated queries bf16 [T, h, d] and the quantised bottleneck they come from."""
+        text, weights = self.text, self.weights
+        bottleneck = ops.rms_norm(ops.linear_fp8(*x8, weights.wq_a), weights.q_norm, text.rms_norm_eps)
+        bottleneck8 = ops.quant_fp8(bottleneck)
+        query = ops.linear_fp8(*bottleneck8, weights.wq_b).view(-1, text.num_attention_heads, text.head_dim)
+        return ops.rope(query, positions, self.rope_table, False), bottleneck8
+
+    def window_records(self, x8: tuple[torch.Tensor, torch.Tensor], positions: torch.Tensor) -> torch.Tensor:
+        """Window records of rows, uint8 [T, record]."""
+        kv = ops.rms_norm(ops.linear_fp8(*x8, self.weights.wkv), self.weights.kv_norm, self.text.rms_norm_eps)
+        return ops.window_pack(kv, positions, self.rope_table)
+
+    def project(self, output: torch.Tensor) -> torch.Tensor:
         """[T, h, d] -> [T, D] through the grouped and the joint projection."""
         text, weights, rows = self.text, self.weights, output.shape[0]
         codes, scales = ops.quant_fp8(output.view(rows, -1))

@@ -19,6 +19,7 @@ from ..ops.spec import WeightHandle
 from .attention import Attention, AttentionWeights, CompressorWeights, IndexerWeights, IndexKeyWeights
 from .checkpoint import torch_dtype
 from .config import ModelConfig
+from .draft import DraftAttention, DraftWeights
 from .engram import Engram, EngramWeights
 from .engram_tables import EngramTable
 from .layer import HyperConnection, HyperWeights, Layer
@@ -68,7 +69,6 @@ class Loader:
         self.device = device
         self.progress = progress
         self._lock = threading.Lock()
-        self._taken: set[str] = set()
         self.device_bytes = 0
         self.mapped_bytes = 0
 
@@ -79,7 +79,6 @@ class Loader:
             self.source.read_into(name, out, self.parts[name].rows)
         nbytes = sum(_nbytes(out) for _, out in jobs)
         with self._lock:
-            self._taken.update(name for name, _ in jobs)
             self.device_bytes += nbytes
             if self.progress is not None:
                 self.progress(nbytes)
@@ -159,8 +158,21 @@ class Loader:
             scaling=text.routed_scaling_factor,
             limit=text.swiglu_limit,
         )
-        attention = Attention(role, text, record, self._attention(role), rope_table)
+        attention = (DraftAttention if draft else Attention)(role, text, record, self._attention(role), rope_table)
         return Layer(self._mix(role.prefix, "attn"), attention, self._mix(role.prefix, "ffn"), moe)
+
+    def draft_head(self) -> DraftWeights:
+        """What the draft layers share: the projection of the taps, the bigram correction, the confidence head."""
+        last = f"mtp.{len(self.config.topology.drafts) - 1}"
+        weight = self.tensor(f"{last}.markov_head.head.weight")
+        return DraftWeights(
+            main_proj=self.fp8("mtp.0.main_proj"),
+            main_norm=self.tensor("mtp.0.main_norm.weight"),
+            norm=self.tensor(f"{last}.norm.weight"),
+            bigram=self.tensor(f"{last}.markov_head.embed.weight"),
+            bigram_head=self._keep(ops.draft_logits_prepare(weight), weight),
+            confidence=self.tensor(f"{last}.confidence_head.proj.weight").squeeze(0),
+        )
 
     def _mix(self, prefix: str, part: str) -> HyperConnection:
         fn, base, scale = (self.tensor(f"{prefix}.hc_{part}_{kind}") for kind in ("fn", "base", "scale"))
@@ -242,13 +254,9 @@ class Loader:
         )
         return Engram(weights, self.device, self.config.text.rms_norm_eps)
 
-    def rest(self) -> dict[str, torch.Tensor]:
-        """The draft head's and the vision tower's tensors, by name: what no part above has read.
-
-        Call it after the layers.
-        """
-        names = [n for n, part in self.parts.items() if part.spec.kind == "vision" or n.startswith("mtp.")]
-        return {name: self.tensor(name) for name in names if name not in self._taken}
+    def vision(self) -> dict[str, torch.Tensor]:
+        """The vision tower's tensors, by name."""
+        return {name: self.tensor(name) for name, part in self.parts.items() if part.spec.kind == "vision"}
 
 
 def _nbytes(tensor: torch.Tensor) -> int:

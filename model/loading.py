@@ -18,6 +18,7 @@ from . import engram_tables, rope_table
 from .cache_layout import DEFAULT_MAX_DRAFT, build_cache_layout
 from .checkpoint import READERS, Checkpoint
 from .config import TextConfig
+from .draft import Drafter
 from .dummy import DummyCheckpoint
 from .load import Loader
 from .names import TensorSpec
@@ -57,7 +58,7 @@ def load_model(
         rank, world_size: this process's part of the routed experts and Engram rows.
         engram_storage: 'device', 'host' (tables stay mapped from the files), or 'auto' by size.
         load_format: 'auto' reads the files; 'dummy' reads config.json and tokenizer.json alone and makes weights up.
-        max_draft: most draft tokens a step may verify; sizes the rings.
+        max_draft: most draft tokens a step may verify; sizes the rings. 0 leaves the draft layers out.
         identity_vocabulary: use the identity Engram table instead of the tokenizer's (tests only).
         progress: called with (bytes read so far, bytes to read).
 
@@ -80,7 +81,7 @@ def load_model(
         checkpoint.check(plan)
         specs = plan.specs(checkpoint.inventory).values()
         on_host = _tables_on_host(specs, engram_storage)
-        total = sum(s.nbytes for s in specs if not (on_host and s.kind == "engram_table"))
+        total = sum(s.nbytes for s in specs if _is_read(s, on_host, max_draft))
         done = 0
 
         def advance(nbytes: int) -> None:
@@ -93,17 +94,25 @@ def load_model(
         return _assemble(loader, Path(path), length, max_draft, identity_vocabulary, on_host)
 
 
+def _is_read(spec: TensorSpec, tables_on_host: bool, max_draft: int) -> bool:
+    """Whether a tensor is read as a whole; mapped tables and unwanted draft layers are not."""
+    return not (tables_on_host and spec.kind == "engram_table") and not (
+        max_draft == 0 and spec.name.startswith("mtp.")
+    )
+
+
 def _assemble(
     loader: Loader, path: Path, length: int, max_draft: int, identity_vocabulary: bool, on_host: bool
 ) -> Model:
     config, text = loader.config, loader.config.text
     layout = build_cache_layout(text, config.topology, max_draft=max_draft)
-    plain, scaled = (loader.put(table) for table in rope_tables(text, length))
+    # A draft pass behind the last position reaches past the longest sequence.
+    plain, scaled = (loader.put(table) for table in rope_tables(text, length, length + max_draft))
 
     def layer(role: LayerRole) -> torch.Tensor:
         return scaled if role.ratio else plain
 
-    roles = (*config.topology.layers, *config.topology.drafts)
+    roles = (*config.topology.layers, *(config.topology.drafts if max_draft else ()))
     with ThreadPoolExecutor(READERS, thread_name_prefix="load") as pool:
         jobs = [pool.submit(loader.layer, role, layout.record, layer(role)) for role in roles]
         try:
@@ -123,10 +132,10 @@ def _assemble(
         for role in config.topology.layers:
             if role.engram is not None:
                 engrams[role.layer] = loader.engram(role, tables[role.engram], lookup, pad, on_host=on_host)
-    extra = loader.rest()
     head = loader.bf16("head")
     norm = loader.tensor("norm.weight")
     embed = loader.tensor("embed.weight")
+    drafter = Drafter(text, drafts, loader.draft_head(), embed, head) if drafts else None
     return Model(
         config,
         layout,
@@ -136,9 +145,9 @@ def _assemble(
         engrams=engrams,
         norm=norm,
         head=head,
-        draft_layers=drafts,
-        draft_head={k: v for k, v in extra.items() if k.startswith("mtp.")},
-        vision={k: v for k, v in extra.items() if not k.startswith("mtp.")},
+        drafter=drafter,
+        max_draft=max_draft if drafts else 0,
+        vision=loader.vision(),
         max_model_len=length,
         world_size=loader.plan.world_size,
         memory=Memory(device=loader.device_bytes, mapped=loader.mapped_bytes),
@@ -158,8 +167,11 @@ def hash_tables(text: TextConfig) -> tuple[engram_tables.EngramTable, ...]:
     )
 
 
-def rope_tables(text: TextConfig, length: int) -> tuple[rope_table.Float32Array, rope_table.Float32Array]:
-    """Rotary tables fp32 [length, dr/2, 2] of window-only layers and of layers with compressed KV."""
+def rope_tables(
+    text: TextConfig, length: int, plain_length: int | None = None
+) -> tuple[rope_table.Float32Array, rope_table.Float32Array]:
+    """Rotary tables fp32 [length, dr/2, 2] of window-only layers (or `plain_length` positions) and of layers with
+    compressed KV."""
     dim = text.qk_rope_head_dim
     plain = rope_table.plain_frequencies(dim, text.rope_theta)
     scaling = text.rope_scaling
@@ -174,7 +186,8 @@ def rope_tables(text: TextConfig, length: int) -> tuple[rope_table.Float32Array,
             beta_slow=scaling.beta_slow,
             original_max_position=scaling.original_max_position_embeddings,
         )
-    return rope_table.rope_table(plain, length), rope_table.rope_table(scaled, length)
+    most = length if plain_length is None else plain_length
+    return rope_table.rope_table(plain, most), rope_table.rope_table(scaled, length)
 
 
 def _model_length(text: TextConfig, wanted: int | None) -> int:

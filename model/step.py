@@ -20,6 +20,7 @@ class Step:
         selected: index source -> int32 [T, index_topk], ascending entry ids, -1 unused.
         blocks: int32 [T, candidate_topk_blocks], candidate blocks of the row, once the candidate source has run.
         shared_hidden: bf16 [T, D], attention input of the first consumer layer; later consumer KV sources project it.
+        taps: bf16 [T, n, D], mean of the streams at the entry of the tapped layers; None without draft layers.
     """
 
     batch: Batch
@@ -28,3 +29,4 @@ class Step:
     selected: dict[int, torch.Tensor] = field(default_factory=dict)
     blocks: torch.Tensor | None = None
     shared_hidden: torch.Tensor | None = None
+    taps: torch.Tensor | None = None

@@ -16,6 +16,7 @@ from .batch import Batch
 from .cache_layout import CacheLayout
 from .caches import Caches
 from .config import ModelConfig
+from .draft import Drafter, DraftPool, DraftRequest, Drafts, DraftSampling, check_block
 from .engram import Engram, EngramFetcher, Rows
 from .layer import Layer
 from .step import Step
@@ -38,8 +39,8 @@ class Memory:
 class Model:
     """A loaded DeepSeek-V4.1 text model.
 
-    `Model.load` makes one from a checkpoint directory. The draft layers, the draft head and the vision tower are loaded
-    too; `draft_layers`, `draft_head` and `vision` hold their weights.
+    `Model.load` makes one from a checkpoint directory. `drafter` holds the draft layers and their head, None where the
+    model has none or was loaded for no drafts; `vision` holds the weights of the vision tower.
     """
 
     def __init__(
@@ -53,8 +54,8 @@ class Model:
         engrams: dict[int, Engram],
         norm: torch.Tensor,
         head: WeightHandle,
-        draft_layers: list[Layer],
-        draft_head: dict[str, torch.Tensor],
+        drafter: Drafter | None,
+        max_draft: int,
         vision: dict[str, torch.Tensor],
         max_model_len: int,
         world_size: int,
@@ -69,8 +70,8 @@ class Model:
         self.engrams = engrams
         self.norm = norm
         self.head = head
-        self.draft_layers = draft_layers
-        self.draft_head = draft_head
+        self.drafter = drafter
+        self.max_draft = max_draft
         self.vision = vision
         self.max_model_len = max_model_len
         self.world_size = world_size
@@ -107,17 +108,66 @@ class Model:
         Raises:
             NotSupportedError: the model holds one rank's part of the experts only.
         """
-        if self.world_size > 1:
-            raise errors.NotSupportedError(
-                f"a forward over {self.world_size} ranks", "expert parallelism comes with the all-to-all ops"
-            )
+        self._check_ranks("a forward")
         step = Step(batch, caches)
         streams, pending = self.enter(batch)
         rows = self._fetcher.start(self.engrams, batch)
         for number, layer in enumerate(self.layers):
             streams = self.remember(number, streams, rows, batch)
+            self.tap(number, streams, step)
             streams, pending = layer(streams, pending, step)
+        if self.drafter is not None:
+            self.drafter.remember(step)
         return self.logits(streams, pending, batch.logit_rows)
+
+    def draft(
+        self,
+        request: DraftRequest,
+        sampling: DraftSampling,
+        caches: Caches,
+        block: int,
+        pool: DraftPool | None = None,
+        *,
+        keep_logits: bool = False,
+    ) -> Drafts:
+        """Draft the next tokens of sequences whose last drawn token is known.
+
+        Call it after the `forward` that the token was drawn from, that of the prompt's last chunk included, and before
+        the next one of the sequence. It reads the draft layers' rings and changes no cache. A sequence's drafts depend
+        on that sequence alone, and those of place i not on `block`'s later places' tokens.
+
+        Args:
+            request: the sequences, S of them. sampling: how drafts are drawn, place i at the index in the sequence
+                that the draft will have.
+            caches: of the model. block: drafts per sequence.
+            pool: where tokens, confidences and distributions are kept for the next step, by `request.pool_slot`.
+            keep_logits: return the corrected logits.
+
+        Raises:
+            NotSupportedError: the model has no draft layers, or holds one rank's part of the experts only.
+            InvalidArgumentError: `block` is not in 1 .. max_draft.
+        """
+        self._check_ranks("a draft pass")
+        if self.drafter is None:
+            raise errors.NotSupportedError("drafting", "the model has no draft layers, or was loaded with max_draft 0")
+        check_block(block, self.max_draft)
+        return self.drafter(request, sampling, caches, block, pool, keep_logits=keep_logits)
+
+    def _check_ranks(self, what: str) -> None:
+        if self.world_size > 1:
+            raise errors.NotSupportedError(
+                f"{what} over {self.world_size} ranks", "expert parallelism comes with the all-to-all ops"
+            )
+
+    def tap(self, number: int, streams: torch.Tensor, step: Step) -> None:
+        """At the entry of a tapped layer, behind its Engram update: keep the streams' mean for the draft layers."""
+        place = self.topology.layers[number].tap
+        if self.drafter is None or place is None:
+            return
+        if step.taps is None:
+            rows, _, width = streams.shape
+            step.taps = streams.new_empty((rows, len(self.config.text.dspark_target_layer_ids), width))
+        ops.draft_tap(streams, step.taps, place)
 
     def enter(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Residual streams bf16 [T, m, D] and pending mix fp32 [T, m] of the embedded tokens."""

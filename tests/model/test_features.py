@@ -162,13 +162,12 @@ def test_the_context_reaches_across_every_part(adapter: Adapter, tokens: list[in
 
 def test_draft_and_vision_weights_load(adapter: Adapter) -> None:
     model = adapter.model
-    assert len(model.draft_layers) == 2
-    assert model.draft_head["mtp.0.main_proj.weight"].shape == (128, 384)
-    assert {"mtp.1.markov_head.head.weight", "mtp.1.confidence_head.proj.weight", "mtp.1.norm.weight"} <= set(
-        model.draft_head
-    )
+    assert model.drafter is not None and len(model.drafter.layers) == 2
+    assert model.drafter.weights.main_proj.tensors[0].shape == (128, 384)
+    assert model.drafter.weights.confidence.shape == (128 + 32,)
     assert model.vision["vision.patch_embed.proj.weight"].shape == (64, 588) and "aligner.w2.bias" in model.vision
-    assert not any(name.startswith("mtp.0.attn") for name in model.draft_head), "layers hold those"
+    assert set(model.vision) >= {"image_start", "image_end", "image_newline"}
+    assert not any(name.startswith("mtp.") for name in model.vision)
 
 
 def test_every_tensor_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,6 +188,26 @@ def test_every_tensor_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         total = sum(s.nbytes for s in checkpoint.inventory.values())
     assert progress[-1] == (total, total) and progress == sorted(progress)
     assert model.memory.device > total and model.memory.mapped == 0
+
+
+def test_a_model_for_no_drafts_leaves_the_draft_layers_in_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    from deepinfer.model.checkpoint import Checkpoint
+
+    read: list[str] = []
+    original = Checkpoint.read_into
+
+    def record(self: Any, name: str, out: Any, rows: Any = None) -> None:
+        read.append(name)
+        original(self, name, out, rows)
+
+    monkeypatch.setattr(Checkpoint, "read_into", record)
+    progress: list[tuple[int, int]] = []
+    model = load_model(
+        GOLDEN_CHECKPOINT, identity_vocabulary=True, max_draft=0, progress=lambda a, b: progress.append((a, b))
+    )
+    assert model.drafter is None and model.max_draft == 0
+    assert read and not any(name.startswith("mtp.") for name in read)
+    assert progress[-1][0] == progress[-1][1]
 
 
 def test_whatever_lives_on_the_device_is_counted(adapter: Adapter) -> None:

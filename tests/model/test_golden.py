@@ -35,11 +35,13 @@ def adapter() -> golden_adapter.Adapter:
     return golden_adapter.factory(str(GOLDEN / "checkpoint"))
 
 
-@pytest.mark.parametrize("part", ["logits", "greedy", "index", "records"])
+@pytest.mark.parametrize("part", ["logits", "greedy", "draft", "index", "records"])
 def test_free_running(part: str, compare: Any, adapter: Any, capsys: pytest.CaptureFixture[str]) -> None:
     result = compare.run(adapter, str(GOLDEN), [part])
     printed = capsys.readouterr().out
     assert result == {part: "PASS"}, printed
+    if part == "draft":
+        assert re.findall(r"drafts agree (\d)/(\d)", printed) == [("5", "5")] * 3
     if part == "logits":
         compared, skipped = map(
             int, re.search(r"compared (\d+), skipped \(NotImplementedError\) (\d+)", printed).groups()

@@ -15,6 +15,7 @@ from deepinfer.backends import reference
 from deepinfer.backends.reference import formats
 from deepinfer.model.batch import Batch, SequenceSlice
 from deepinfer.model.caches import Caches
+from deepinfer.model.draft import DraftRequest, DraftSampling
 from deepinfer.model.loading import load_model
 from deepinfer.model.step import Step
 from deepinfer.ops import layouts
@@ -59,6 +60,18 @@ class Adapter:
             start = len(ids)
             ids.append(int(logits[0].argmax()))
         return ids[first:]
+
+    def draft(self, ids: list[int]) -> tuple[int, list[int], list[float], Any]:
+        """One draft pass behind the prompt, greedy: the golden token, the drafts, their confidences and logits."""
+        caches = self.caches()
+        logits = self.model.forward(self.batch(ids, 0, len(ids), [len(ids) - 1]), caches)
+        golden = int(logits[0].argmax())
+        device = self.model.device
+        request = DraftRequest.build([golden], [len(ids) - 1], [1], device)
+        block = self.text.dspark_block_size
+        drafts = self.model.draft(request, DraftSampling.greedy(1, device), caches, block, keep_logits=True)
+        assert drafts.logits is not None
+        return golden, drafts.tokens[0].tolist(), drafts.confidence[0].tolist(), drafts.logits[0].cpu().numpy()
 
     def index_lists(self, ids: list[int]) -> dict[int, Any]:
         step = self._run(ids)[0]
