@@ -162,7 +162,7 @@ def mentions_json(messages: Iterable[Message]) -> bool:
 
 
 def fill_reasoning(
-    messages: Sequence[Message], thinking: bool, tools_in_effect: bool, behavior: ReasoningContentBehavior, name: str
+    messages: Sequence[Message], thinking: bool, has_tools: bool, behavior: ReasoningContentBehavior, name: str
 ) -> tuple[Message, ...]:
     """The messages with reasoning as the thinking mode wants it: None when off, a text when on.
 
@@ -170,7 +170,7 @@ def fill_reasoning(
         ConversionError: reasoning that had to be passed back is missing, in the words of `name`.
     """
     if behavior is ReasoningContentBehavior.REJECT and thinking:
-        _check_reasoning(messages, tools_in_effect, name)
+        _check_reasoning(messages, has_tools, name)
     result: list[Message] = []
     for message in messages:
         if isinstance(message, AssistantMessage):
@@ -181,14 +181,14 @@ def fill_reasoning(
     return tuple(result)
 
 
-def _check_reasoning(messages: Sequence[Message], tools_in_effect: bool, name: str) -> None:
+def _check_reasoning(messages: Sequence[Message], has_tools: bool, name: str) -> None:
     for message in reversed(messages):
         if isinstance(message, UserMessage):
             return
         if (
             isinstance(message, AssistantMessage)
             and message.reasoning_content is None
-            and (message.tool_calls or tools_in_effect)
+            and (message.tool_calls or has_tools)
         ):
             raise ConversionError(f"The `{name}` in the thinking mode must be passed back to the API.")
 

@@ -46,11 +46,14 @@ def format_constraint(requested: RequestedFormat) -> OutputConstraint | None:
         return OutputConstraint("regex", requested.regex or "")
     if requested.kind == "text":
         return None
-    try:
-        check_schema(requested.schema)
-    except SchemaError as error:
-        raise ConversionError(f"Invalid json schema: {error}") from None
-    schema = strict_format(requested.schema) if requested.strict else requested.schema
+    if requested.strict:
+        schema = strict_format(requested.schema)
+    else:
+        schema = requested.schema
+        try:
+            check_schema(schema)
+        except SchemaError as error:
+            raise ConversionError(f"Invalid json schema: {error}") from None
     return OutputConstraint("json", print_json(schema, compact=True))
 
 

@@ -316,56 +316,86 @@ def _check_schema(schema: JsonValue, draft: Draft) -> Finding:
 
 
 class _References:
-    """The references in a schema, and what they can refer to: the schema and its parts, by URI, pointer and anchor."""
+    """The references in a schema, and what they can refer to: the schema and its parts, by URI, pointer and anchor.
+
+    A reference out of the schema is wrong wherever it stands; one within it only where validating can come by.
+    """
 
     def __init__(self, schema: JsonValue, draft: Draft) -> None:
+        self.schema = schema
         self.draft = draft
         self.resources: dict[str, JsonValue] = {"": schema, draft.uri: True}
         self.anchors: set[tuple[str, str]] = set()
-        self.found: list[tuple[str, str]] = []
-        self.seen: set[int] = set()
+        self.bases: dict[int, str] = {}
+        """Base URI of every part that was collected, by identity."""
         self._collect(schema, "")
 
     def _collect(self, schema: JsonValue, base: str) -> None:
-        if not isinstance(schema, dict) or id(schema) in self.seen:
-            return
-        self.seen.add(id(schema))
-        reference = schema.get("$ref")
-        if isinstance(reference, str) and self.draft.reference_alone:
-            self.found.append((base, reference))
+        if not isinstance(schema, dict) or id(schema) in self.bases:
             return
         own_id = schema.get(self.draft.id_keyword)
-        if isinstance(own_id, str):
+        if isinstance(own_id, str) and not (self.draft.reference_alone and "$ref" in schema):
             if own_id.startswith("#"):
                 self.anchors.add((base, own_id[1:]))
             else:
                 base = _join(base, own_id.removesuffix("#"))
                 self.resources.setdefault(base, schema)
+        self.bases[id(schema)] = base
         for keyword in ("$anchor", "$dynamicAnchor"):
             if isinstance(name := schema.get(keyword), str):
                 self.anchors.add((base, name))
-        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
-            if keyword in self.draft.keywords and isinstance(reference := schema.get(keyword), str):
-                self.found.append((base, reference))
-        for part in _subschemas(schema, self.draft):
+        for part in self._parts(schema, definitions=True):
             self._collect(part, base)
 
+    def _parts(self, schema: dict[str, JsonValue], definitions: bool) -> Iterator[JsonValue]:
+        if self.draft.reference_alone and isinstance(schema.get("$ref"), str):
+            return iter(())
+        return _subschemas(schema, self.draft, definitions)
+
+    def _references(self, schema: dict[str, JsonValue]) -> Iterator[str]:
+        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+            if keyword in self.draft.keywords and isinstance(reference := schema.get(keyword), str):
+                yield reference
+
     def check(self) -> None:
-        for base, reference in self.found:  # grows while targets are added
-            uri, fragment = urldefrag(_join(base, reference))
-            if uri not in self.resources:
+        self._check_outward(self.schema, set())
+        self._check_inward(self.schema, set())
+
+    def _check_outward(self, schema: JsonValue, seen: set[int]) -> None:
+        if not isinstance(schema, dict) or id(schema) in seen:
+            return
+        seen.add(id(schema))
+        for reference in self._references(schema):
+            if urldefrag(_join(self.bases[id(schema)], reference)).url not in self.resources:
                 raise SchemaError(f"reference {reference!r} does not lead to a part of the schema; none is fetched")
-            if uri == self.draft.uri:
-                continue
-            if fragment and not fragment.startswith("/"):
-                if (uri, unquote(fragment)) not in self.anchors:
-                    raise SchemaError(f"reference {reference!r}: there is no such anchor")
-                continue
-            target = _resolve_pointer(self.resources[uri], unquote(fragment), reference)
-            if isinstance(target, dict) and id(target) not in self.seen:  # lies where no keyword puts a schema
-                if problem := _check_schema(target, self.draft):
-                    raise SchemaError(f"reference {reference!r}: {problem}")
-                self._collect(target, uri)
+        for part in self._parts(schema, definitions=True):
+            self._check_outward(part, seen)
+
+    def _check_inward(self, schema: JsonValue, seen: set[int]) -> None:
+        if not isinstance(schema, dict) or id(schema) in seen:
+            return
+        seen.add(id(schema))
+        for reference in self._references(schema):
+            self._check_inward(self._target(self.bases[id(schema)], reference), seen)
+        for part in self._parts(schema, definitions=False):
+            self._check_inward(part, seen)
+
+    def _target(self, base: str, reference: str) -> JsonValue:
+        uri, fragment = urldefrag(_join(base, reference))
+        fragment = unquote(fragment)
+        if uri == self.draft.uri:
+            return True
+        if fragment and not fragment.startswith("/"):
+            if (uri, fragment) not in self.anchors:
+                raise SchemaError(f"reference {reference!r}: there is no such anchor")
+            return True
+        target = _resolve_pointer(self.resources[uri], fragment, reference)
+        if isinstance(target, dict) and id(target) not in self.bases:  # lies where no keyword puts a schema
+            if problem := _check_schema(target, self.draft):
+                raise SchemaError(f"reference {reference!r}: {problem}")
+            self._collect(target, uri)
+            self._check_outward(target, set())
+        return target
 
 
 def _join(base: str, reference: str) -> str:
@@ -397,10 +427,10 @@ _SCHEMAS = frozenset(
 )
 
 
-def _subschemas(schema: Mapping[str, JsonValue], draft: Draft) -> Iterator[JsonValue]:
-    """The schemas right below a schema, among other values."""
+def _subschemas(schema: Mapping[str, JsonValue], draft: Draft, definitions: bool) -> Iterator[JsonValue]:
+    """The schemas right below a schema, among other values, with or without mere definitions."""
     for keyword, value in schema.items():
-        if keyword not in draft.keywords:
+        if keyword not in draft.keywords or (keyword in ("$defs", "definitions") and not definitions):
             continue
         if keyword in _MAPS_OF_SCHEMAS and isinstance(value, dict):
             yield from value.values()

@@ -46,11 +46,6 @@ def check_tool_name(name: str, path: str) -> None:
         )
 
 
-def check_unique(tools: Sequence[ToolDefinition]) -> None:
-    if len({tool.name for tool in tools}) < len(tools):
-        raise ConversionError("Tool names must be unique.")
-
-
 def check_parameters(tool: ToolDefinition) -> None:
     """Refuse parameters that are no JSON Schema, or not one of an object. The caller replaces those that are absent."""
     parameters = tool.parameters
@@ -81,7 +76,7 @@ class ToolSelection:
 def select_tools(
     tools: Sequence[ToolDefinition], choice: RequestedChoice, thinking: bool, *, parameters_required: bool = False
 ) -> ToolSelection:
-    """Cut the tools to those that the choice leaves.
+    """Cut the tools to those that the choice leaves, parameters settled.
 
     A choice of none drops all of them, unseen. Without tools a choice that needs one is none at all.
 
@@ -90,15 +85,12 @@ def select_tools(
     """
     if choice.word == "none":
         return ToolSelection((), "none")
-    check_unique(tools)
-    for tool in tools:
-        if parameters_required or tool.parameters is not None:
-            check_parameters(tool)
-    if not tools:
+    settled = _settle(tools, parameters_required)
+    if not settled:
         return ToolSelection((), "auto")
     if choice.name is not None:
-        tools = [tool for tool in tools if tool.name == choice.name]
-        if not tools:
+        settled = [tool for tool in settled if tool.name == choice.name]
+        if not settled:
             raise ConversionError(
                 f"Invalid value for 'tool_call': no function named '{choice.name}' was specified "
                 "in the 'tools' parameter."
@@ -106,26 +98,38 @@ def select_tools(
         choice = RequestedChoice("required")
     if choice.word == "required" and thinking:
         raise ConversionError("Thinking mode does not support this tool_choice")
-    return ToolSelection(tuple(tools), choice.word)
+    return ToolSelection(tuple(settled), choice.word)
 
 
-def settle_parameters(selection: ToolSelection) -> ToolSelection:
+def _settle(tools: Sequence[ToolDefinition], parameters_required: bool) -> list[ToolDefinition]:
     """The tools with parameters as prompts and grammars need them: in strict form for strict tools, `{}` when absent.
 
-    Raises:
-        ConversionError: a strict tool's parameters have no strict form, or only some tools are strict.
+    A strict form is not checked against the meta-schema: what it keeps is checked while it is read.
     """
     settled: list[ToolDefinition] = []
-    for tool in selection.tools:
+    names: set[str] = set()
+    for tool in tools:
+        if tool.name in names:
+            raise ConversionError("Tool names must be unique.")
+        names.add(tool.name)
         parameters = tool.parameters
         if tool.strict:
             parameters = EMPTY_PARAMETERS if parameters is None else strict_parameters(parameters)
-        elif parameters is None:
+        elif parameters is None and not parameters_required:
             parameters = {}
+        else:
+            check_parameters(tool)
         settled.append(tool if parameters is tool.parameters else replace(tool, parameters=parameters))
-    if len({bool(tool.strict) for tool in settled}) > 1:
+    return settled
+
+
+def check_strict(selection: ToolSelection, has_format: bool) -> None:
+    """Refuse strict tools beside others, and beside a response format."""
+    strict = {bool(tool.strict) for tool in selection.tools}
+    if len(strict) > 1:
         raise ConversionError("Cannot use strict tool with non-strict tool in the same request")
-    return ToolSelection(tuple(settled), selection.choice)
+    if has_format and True in strict:
+        raise ConversionError("response_format should not be used with tools")
 
 
 def tool_constraint(selection: ToolSelection) -> OutputConstraint | None:

@@ -11,7 +11,7 @@ from ...options import ConversionOptions, InferenceOptions
 from ...requests import common
 from ...requests.converted import AnswerSettings, ConversationRequest
 from ...requests.formats import RequestedFormat, format_constraint, output_constraint, parsing_options
-from ...requests.tools import check_tool_name, select_tools, settle_parameters
+from ...requests.tools import check_strict, check_tool_name, select_tools
 from ...versions import ModelVersion
 from ..base import Protocol
 from .body import BODY, ChatBody
@@ -32,23 +32,21 @@ def _convert(body: ChatBody, options: ConversionOptions) -> ConversationRequest:
     if not body.messages:
         raise ConversionError("Empty input messages")
     messages = History(body.messages, version, options).read()
+    thinking = common.resolve_thinking(body.thinking, body.reasoning_effort, options)
+    reasoned = common.fill_reasoning(
+        messages, thinking.on, bool(body.tools), options.reasoning_content_behavior, "reasoning_content"
+    )
     requested = body.response_format or RequestedFormat()
     _check_prefix(messages)
     _check_json_object(messages, requested)
-    _check_prefix_alone(messages, body, requested)
-    thinking = common.resolve_thinking(body.thinking, body.reasoning_effort, options)
     tools = select_tools(body.tools, body.tool_choice, thinking.on)
+    _check_prefix_alone(messages, body, requested)
     stop = common.check_stop_sequences(body.stop)
     if body.stream_options is not None and not body.stream:
         raise ConversionError("stream_options should be set along with stream = true")
     of_format = format_constraint(requested)
-    tools = settle_parameters(tools)
-    if body.response_format is not None and tools.in_effect and any(tool.strict for tool in tools.tools):
-        raise ConversionError("response_format should not be used with tools")
+    check_strict(tools, has_format=body.response_format is not None)
     inference = _inference_options(body, version, thinking.on, tools.in_effect, options)
-    reasoned = common.fill_reasoning(
-        messages, thinking.on, tools.in_effect, options.reasoning_content_behavior, "reasoning_content"
-    )
     return ConversationRequest(
         Conversation(
             reasoned,
@@ -103,11 +101,11 @@ def _inference_options(
         if penalty is not None and not -2 <= penalty <= 2:
             raise ConversionError(f"Invalid {name} value, the valid range of {name} is [-2, 2]")
     sampling = common.resolve_sampling(body.temperature, body.top_p, version, thinking, tools_in_effect)
-    common.check_top_logprobs(body.top_logprobs)
     if body.top_logprobs is not None and not body.logprobs:
         raise ConversionError(
             "Invalid top_logprobs and logprobs value, logprobs must be set to true if top_logprobs is used."
         )
+    common.check_top_logprobs(body.top_logprobs)
     common.check_max_tokens(body.max_tokens, thinking, options)
     common.check_seed(body.seed)
     return InferenceOptions(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from ...conversation import (
     AssistantMessage,
     ImageSource,
@@ -33,6 +31,55 @@ from .body import (
 )
 
 
+class _Pairing:
+    """Checks that the n calls of a message are answered by the next n messages, in any order."""
+
+    def __init__(self) -> None:
+        self.ids: set[str] = set()
+        self.answered: set[str] = set()
+
+    def call(self, index: int, calls: list[CallBody]) -> None:
+        if not calls:
+            raise ConversionError(
+                f"Invalid 'messages[{index}].tool_calls': empty array. "
+                "Expected an array with minimum length 1, but got an empty array instead."
+            )
+        self.ids, self.answered = set(), set()
+        for call in calls:
+            if call.id in self.ids:
+                raise _duplicate(call.id, index)
+            self.ids.add(call.id)
+
+    @property
+    def is_open(self) -> bool:
+        return len(self.answered) < len(self.ids)
+
+    def answer(self, index: int, id: str) -> None:
+        if not self.is_open:
+            raise ConversionError(
+                "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
+            )
+        if id in self.answered:
+            raise _duplicate(id, index)
+        if id not in self.ids:
+            raise ConversionError(f"{_UNANSWERED}, The following tool_call_ids did not have response messages: {id}")
+        self.answered.add(id)
+
+    def end(self) -> None:
+        """The end of the messages that answer, or of all messages."""
+        if self.is_open:
+            raise ConversionError(f"{_UNANSWERED}. (insufficient tool messages following tool_calls message)")
+
+
+_UNANSWERED = (
+    "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'"
+)
+
+
+def _duplicate(id: str, index: int) -> ConversionError:
+    return ConversionError(f"Duplicate value for 'tool_call_id' of {id} in message[{index}]")
+
+
 class History:
     """Turns the messages of a request into those of a conversation, in order."""
 
@@ -41,15 +88,16 @@ class History:
         self.version = version
         self.image_token = options.special_tokens.image
         self.messages: list[Message] = []
-        self.answered = 0
-        """Bodies before this index that are tool messages have their calls."""
+        self.pairing = _Pairing()
 
     def read(self) -> list[Message]:
         for index, body in enumerate(self.bodies):
+            if isinstance(body, ToolBody):
+                self._tool(index, body)
+                continue
+            self.pairing.end()
             if isinstance(body, AssistantBody):
                 self._assistant(index, body)
-            elif isinstance(body, ToolBody):
-                self._tool(index, body)
             elif isinstance(body, UserBody):
                 text, sources, ranges = self._content(index, body.content)
                 self.messages.append(UserMessage(text, sources, placeholders=ranges, image_token=self.image_token))
@@ -57,6 +105,7 @@ class History:
                 self._system(index, body)
             else:
                 self.messages.append(LatestReminder(body.content))
+        self.pairing.end()
         return self.messages
 
     def _system(self, index: int, body: SystemBody) -> None:
@@ -67,19 +116,15 @@ class History:
     def _assistant(self, index: int, body: AssistantBody) -> None:
         if body.content is None and body.tool_calls is None:
             raise ConversionError("Invalid assistant message: content or tool_calls must be set")
+        text, _, _ = self._content(index, body.content or "", images_allowed=False)
         calls = None
         if body.tool_calls is not None:
-            _check_answers(index, body.tool_calls, self.bodies)
-            self.answered = index + 1 + len(body.tool_calls)
+            self.pairing.call(index, body.tool_calls)
             calls = tuple(ToolCall(call.id, call.function.name, call.function.arguments) for call in body.tool_calls)
-        text, _, _ = self._content(index, body.content or "", images_allowed=False)
         self.messages.append(AssistantMessage(text, body.reasoning_content, calls, body.prefix))
 
     def _tool(self, index: int, body: ToolBody) -> None:
-        if index >= self.answered:
-            raise ConversionError(
-                "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
-            )
+        self.pairing.answer(index, body.tool_call_id)
         text, sources, ranges = self._content(index, body.content)
         self.messages.append(
             ToolMessage(text, body.tool_call_id, sources, placeholders=ranges, image_token=self.image_token)
@@ -111,35 +156,3 @@ def _image(part: ImagePart | FilePart, index: int, position: int, allowed: bool)
     if not allowed:
         raise ConversionError("Image in assistant message is not supported")
     return image_from_url(url, part.image_url.detail, path)
-
-
-_UNANSWERED = (
-    "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'"
-)
-
-
-def _check_answers(index: int, calls: list[CallBody], bodies: list[MessageBody]) -> None:
-    """Check that the n calls of the message at `index` are answered by the next n messages, in any order."""
-    if not calls:
-        raise ConversionError(
-            f"Invalid 'messages[{index}].tool_calls': empty array. "
-            "Expected an array with minimum length 1, but got an empty array instead."
-        )
-    open_ids: set[str] = set()
-    for call in calls:
-        if call.id in open_ids:
-            raise ConversionError(f"Duplicate value for 'tool_call_id' of {call.id} in message[{index}]")
-        open_ids.add(call.id)
-    first = index + 1
-    answers = bodies[first : first + len(calls)]
-    if len(answers) < len(calls) or not all(isinstance(answer, ToolBody) for answer in answers):
-        raise ConversionError(f"{_UNANSWERED}. (insufficient tool messages following tool_calls message)")
-    seen: set[str] = set()
-    for position, answer in enumerate(cast("list[ToolBody]", answers), first):
-        if answer.tool_call_id in seen:
-            raise ConversionError(f"Duplicate value for 'tool_call_id' of {answer.tool_call_id} in message[{position}]")
-        if answer.tool_call_id not in open_ids:
-            raise ConversionError(
-                f"{_UNANSWERED}, The following tool_call_ids did not have response messages: {answer.tool_call_id}"
-            )
-        seen.add(answer.tool_call_id)

@@ -48,7 +48,7 @@ def _convert(body: MessagesBody, options: ConversionOptions) -> ConversationRequ
     inference = _inference_options(body, version, thinking.on, tools.in_effect, options)
     messages = _with_kept_tools(messages, tools)
     reasoned = common.fill_reasoning(
-        messages, thinking.on, tools.in_effect, options.reasoning_content_behavior, "content[].thinking"
+        messages, thinking.on, bool(declared), options.reasoning_content_behavior, "content[].thinking"
     )
     return ConversationRequest(
         Conversation(

@@ -12,7 +12,7 @@ from ...options import ConversionOptions, InferenceOptions, WebSearchBehavior
 from ...requests import apply_patch, common
 from ...requests.converted import AnswerSettings, ConversationRequest
 from ...requests.formats import format_constraint, output_constraint, parsing_options
-from ...requests.tools import ToolSelection, select_tools, settle_parameters
+from ...requests.tools import ToolSelection, check_strict, select_tools
 from ...versions import ModelVersion
 from ..base import Protocol
 from .body import BODY, CustomTool, ResponsesBody, ToolSearchTool
@@ -65,13 +65,11 @@ def _convert(body: ResponsesBody, options: ConversionOptions) -> ConversationReq
             "to use 'text.format' of type 'json_object'."
         )
     of_format = format_constraint(requested)
-    tools = settle_parameters(tools)
-    if requested.kind != "text" and tools.in_effect and any(tool.strict for tool in tools.tools):
-        raise ConversionError("response_format should not be used with tools")
+    check_strict(tools, has_format=requested.kind != "text")
     inference = _inference_options(body, version, thinking.on, tools.in_effect, options)
     messages = _with_settled_tools(messages, tools)
     reasoned = common.fill_reasoning(
-        messages, thinking.on, tools.in_effect, options.reasoning_content_behavior, "reasoning_content"
+        messages, thinking.on, bool(table.all), options.reasoning_content_behavior, "reasoning_content"
     )
     return ConversationRequest(
         Conversation(
@@ -87,7 +85,7 @@ def _convert(body: ResponsesBody, options: ConversionOptions) -> ConversationReq
         dataclasses.replace(inference, output_constraint=output_constraint(tools, of_format)),
         parsing_options(messages, thinking.on, tools, requested.kind, (), options),
         stream=body.stream,
-        answer=_answer(body, table, version),
+        answer=_answer(body, table),
     )
 
 
@@ -135,14 +133,13 @@ def _inference_options(
     )
 
 
-def _answer(body: ResponsesBody, table: ToolTable, version: ModelVersion) -> ResponsesAnswer:
+def _answer(body: ResponsesBody, table: ToolTable) -> ResponsesAnswer:
     custom = any(isinstance(tool, CustomTool) for tool in body.tools)
     return ResponsesAnswer(
         echo=echo_of(body),
         namespace_tool_map=table.namespaces,
         custom_tools=frozenset({apply_patch.NAME} if custom else ()),
-        tool_search=version.tools_in_system
-        and any(isinstance(tool, ToolSearchTool) and tool.execution == "client" for tool in body.tools),
+        tool_search=any(isinstance(tool, ToolSearchTool) and tool.execution == "client" for tool in body.tools),
     )
 
 
