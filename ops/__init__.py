@@ -23,6 +23,7 @@ from .draft import (
 from .embed import embed_streams, gather_rows
 from .engram import engram_gate, engram_gather, engram_hash
 from .exchange import moe_dispatch, moe_return
+from .fused import hc_collapse_norm, index_topk, moe_route, moe_route_prepare, rms_norm_quant
 from .hyper_connections import hc_coefficients, hc_collapse, hc_expand
 from .index import block_select, index_query_pack, index_score, index_score_blocks, topk_select
 from .kv import (
@@ -56,10 +57,11 @@ __all__ = [
     "correct_k", "correct_q", "draft_confidence", "draft_distribution", "draft_inputs", "draft_logits",
     "draft_logits_prepare", "draft_store", "draft_tap", "embed_streams", "engram_gate", "engram_gather",
     "engram_hash", "expand_params", "gather_rows", "grouped_linear", "grouped_linear_prepare", "hc_coefficients",
-    "hc_collapse", "hc_expand", "index_key_store", "index_query_pack", "index_score", "index_score_blocks",
-    "linear_bf16", "linear_bf16_prepare", "linear_fp8", "linear_fp8_grouped", "linear_fp8_grouped_prepare",
-    "linear_fp8_prepare", "load_records", "lookup_candidates", "mask_rows", "mirror_rows", "moe_combine",
-    "moe_dispatch", "moe_gate", "moe_pack", "moe_return", "quant_fp8", "replay_rows", "ring_move", "rms_norm", "rope",
-    "sampling", "sparse_attention", "step_metadata", "step_tokens", "swiglu_quant", "topk_select", "verify_drafts",
-    "window_pack", "window_store",
+    "hc_collapse", "hc_collapse_norm", "hc_expand", "index_key_store", "index_query_pack", "index_score",
+    "index_score_blocks", "index_topk", "linear_bf16", "linear_bf16_prepare", "linear_fp8", "linear_fp8_grouped",
+    "linear_fp8_grouped_prepare", "linear_fp8_prepare", "load_records", "lookup_candidates", "mask_rows",
+    "mirror_rows", "moe_combine", "moe_dispatch", "moe_gate", "moe_pack", "moe_return", "moe_route",
+    "moe_route_prepare", "quant_fp8", "replay_rows", "ring_move", "rms_norm", "rms_norm_quant", "rope", "sampling",
+    "sparse_attention", "step_metadata", "step_tokens", "swiglu_quant", "topk_select", "verify_drafts", "window_pack",
+    "window_store",
 ]  # fmt: skip

@@ -126,13 +126,13 @@ def index_query_pack(rng: Rng, device: torch.device) -> Iterator[Sample]:
     yield Sample("real widths", (build.normal(rng, device, 65, 32, 128), place, build.rope_table(128, 64, device)))
 
 
-def _score_inputs(rng: Rng, step: Step, heads: int, di: int, ratio: int) -> tuple[Tensor, Tensor, Tensor]:
+def score_inputs(rng: Rng, step: Step, heads: int, di: int, ratio: int) -> tuple[Tensor, Tensor, Tensor]:
     query = torch.from_numpy(build.records(rng, FP4_32_INDEX, (step.rows, heads), di)).to(step.device)
     weight = build.normal(rng, step.device, step.rows, heads)
     return query, weight, build.filled_pages(rng, step, FP4_32_INDEX, di, ratio)
 
 
-def _score_cases(rng: Rng, device: torch.device) -> Iterator[tuple[str, Step, int, int, int]]:
+def score_cases(rng: Rng, device: torch.device) -> Iterator[tuple[str, Step, int, int, int]]:
     for ratio in (1, 2):
         for label, step in _steps(rng, device):
             yield f"{label}, ratio {ratio}", step, 4, 32, ratio
@@ -143,8 +143,8 @@ def _score_cases(rng: Rng, device: torch.device) -> Iterator[tuple[str, Step, in
 
 def index_score(rng: Rng, device: torch.device) -> Iterator[Sample]:
     """query, head_weight, pages, visible, row_seq, block_table, ratio, entries."""
-    for label, step, heads, di, ratio in _score_cases(rng, device):
-        query, weight, pages = _score_inputs(rng, step, heads, di, ratio)
+    for label, step, heads, di, ratio in score_cases(rng, device):
+        query, weight, pages = score_inputs(rng, step, heads, di, ratio)
         visible = step.visible(ratio)
         most = int(visible.max()) if step.rows else 0
         entries = min(most + 5, step.block_table.shape[1] * 128 // ratio)
@@ -164,8 +164,8 @@ def candidates(rng: Rng, step: Step, ratio: int, block_size: int, count: int) ->
 
 def index_score_blocks(rng: Rng, device: torch.device) -> Iterator[Sample]:
     """query, head_weight, pages, blocks, visible, row_seq, block_table, ratio, block_size."""
-    for label, step, heads, di, ratio in _score_cases(rng, device):
-        query, weight, pages = _score_inputs(rng, step, heads, di, ratio)
+    for label, step, heads, di, ratio in score_cases(rng, device):
+        query, weight, pages = score_inputs(rng, step, heads, di, ratio)
         visible = step.visible(ratio)
         longest = int(visible.max()) // 8 if step.rows else 0
         blocks = candidates(rng, step, ratio, 8, max(9, min(longest, 263)))

@@ -26,16 +26,18 @@ VISIBLE = tensor("visible", "T", I32)
 def _visible_lanes(given: Mapping[str, Any]) -> Tensor:
     """Lanes of entries that the row sees."""
     visible: Tensor = given["visible"]
+    row_seq: Tensor = given["row_seq"]
     lane = torch.arange(given["entries"], device=visible.device)
-    return (lane < visible.unsqueeze(1)) & (given["row_seq"] >= 0).unsqueeze(1)
+    return (lane < visible.unsqueeze(1)) & (row_seq >= 0).unsqueeze(1)
 
 
 def _visible_block_lanes(given: Mapping[str, Any]) -> Tensor:
     """Compact lanes of entries that the row sees."""
     size: int = given["block_size"]
     blocks: Tensor = given["blocks"].long().unsqueeze(2)
+    visible: Tensor = torch.where(given["row_seq"] >= 0, given["visible"], 0)
     entry = blocks * size + torch.arange(size, device=blocks.device)
-    seen = (blocks >= 0) & (entry < given["visible"].view(-1, 1, 1)) & (given["row_seq"] >= 0).view(-1, 1, 1)
+    seen = (blocks >= 0) & (entry < visible.view(-1, 1, 1))
     return seen.flatten(1)
 
 

@@ -74,7 +74,8 @@ def _grouped_cost(d: Mapping[str, int]) -> Cost:
 def _packed_rows(given: Mapping[str, Any]) -> Tensor:
     """[M, 1]: rows that an expert owns."""
     rows: Tensor = given["xq"] if given["source_row"] is None else given["source_row"]
-    return (torch.arange(rows.shape[0], device=rows.device) < given["offsets"][-1]).unsqueeze(1)
+    offsets: Tensor = given["offsets"]
+    return (torch.arange(rows.shape[0], device=rows.device) < offsets[-1]).unsqueeze(1)
 
 
 GROUPED_LINEAR = define(

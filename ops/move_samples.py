@@ -22,7 +22,8 @@ def _pool(rng: Rng, device: torch.device, *shape: int) -> Tensor:
     row = int(np.prod(shape[1:], dtype=np.int64))
     whole = np.full((shape[0], row + 32), POISON, np.uint8)
     whole[:, 8 : 8 + row] = rng.integers(0, 256, (shape[0], row), dtype=np.uint8)
-    return torch.from_numpy(whole).to(device)[:, 8 : 8 + row].unflatten(1, shape[1:])
+    view: Tensor = torch.from_numpy(whole).to(device)[:, 8 : 8 + row].unflatten(1, shape[1:])
+    return view
 
 
 def copy_slots(rng: Rng, device: torch.device) -> Iterator[Sample]:

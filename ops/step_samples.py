@@ -78,9 +78,9 @@ def _tokens(
         drafts[slot[s], : lengths[s] - 1] = rng.integers(0, vocab, lengths[s] - 1)
     skip = np.where(on_device, rng.integers(0, n + 1, count), 0)
     history = rng.integers(0, vocab + 2, (count, width))
-    for s, (start, _) in enumerate(spans):
-        history[s, : skip[s]] = POISON
-        history[s, skip[s] + start :] = -1
+    for sequence, (start, _) in enumerate(spans):
+        history[sequence, : skip[sequence]] = POISON
+        history[sequence, skip[sequence] + start :] = -1
     return (
         step.positions, step.row_seq, step.seq_start, ints(slot, device), ints(fresh, device), ints(begin, device),
         ints(last, device), ints(drafts, device), ints(history, device), ints(skip, device), vocab, size,

@@ -40,6 +40,7 @@ class ReferenceBackend(Backend):
         ".sampling_rows",
         ".exchange",
         ".mirror",
+        ".fused",
     )
 
     def probe(self) -> Available | Unavailable:

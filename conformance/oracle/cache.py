@@ -98,8 +98,13 @@ def index_planes(pages: Tensor, channels: int, ratio: int) -> tuple[Tensor, Tens
 
 def _index_scores(name: str, args: Args, entry: Tensor) -> list[Within]:
     """`entry` [T, lanes]: the entry of a lane, -1 where it is unspecified."""
-    query, head_weight, pages, row_seq, table = (args[SPECS_ARGS[name][n]] for n in _INDEX_ARGS)
-    ratio = args[SPECS_ARGS[name]["ratio"]]
+    where = tuple(args[SPECS_ARGS[name][n]] for n in _INDEX_ARGS)
+    return [index_scores(terms_of(name, args), where, args[SPECS_ARGS[name]["ratio"]], entry)]
+
+
+def index_scores(terms: int, where: tuple[Tensor, ...], ratio: int, entry: Tensor) -> Within:
+    """Scores bf16 of entries [T, lanes], -1 where there is none; `where` as in `_INDEX_ARGS`."""
+    query, head_weight, pages, row_seq, table = where
     want, magnitude = torch.zeros((2, *entry.shape), dtype=torch.float64)
     per_page, channels = entries_per_page(ratio), FP4_32_INDEX.channels(query.shape[2])
     for t in range(len(entry)):
@@ -113,7 +118,7 @@ def _index_scores(name: str, args: Args, entry: Tensor) -> list[Within]:
         q, w = decode(query[t].numpy(), FP4_32_INDEX.name), f64(head_weight[t])
         want[t, lanes] = torched((w[:, None] * np.maximum(q @ keys.T, 0)).sum(0))
         magnitude[t, lanes] = torched((np.abs(w)[:, None] * (np.abs(q) @ np.abs(keys).T)).sum(0))
-    return [Within(want, Accumulated.limit(terms_of(name, args), magnitude, want, BF16), entry >= 0)]
+    return Within(want, Accumulated.limit(terms, magnitude, want, BF16), entry >= 0)
 
 
 _INDEX_ARGS = ("query", "head_weight", "pages", "row_seq", "block_table")

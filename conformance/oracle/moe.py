@@ -82,8 +82,14 @@ def gate_scores(logits: Tensor) -> Tensor:
 
 @judged("moe_gate")
 def moe_gate(args: Args, got: Sequence[Tensor], twin: Sequence[Tensor]) -> Report:
-    weights, experts = got
     logits, bias, bias_vl, image, _, scaling = args
+    return judge_gate(logits, bias, bias_vl, image, scaling, *got)
+
+
+def judge_gate(
+    logits: Tensor, bias: Tensor, bias_vl: Tensor, image: Tensor, scaling: float, weights: Tensor, experts: Tensor
+) -> Report:
+    """Experts and weights that were chosen from given logits."""
     added = torch.where(image.unsqueeze(1), bias_vl, bias)
     wrong = compare_choices("experts", gate_choice(logits, added), experts, (logits, added))
     return wrong + compare_within("weights", gate_weights(logits, experts, scaling), weights, None)
