@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...conversation import Conversation, Message, SystemMessage, UserMessage
@@ -54,9 +54,12 @@ def _convert(body: ResponsesBody, options: ConversionOptions) -> ConversationReq
     items = body.input if isinstance(body.input, list) else []
     table = read_tools(body.tools, items, version, options)
     messages = _messages(body, table, version, options)
+    thinking = common.resolve_thinking(None, body.reasoning.effort, options)
+    reasoned: Sequence[Message] = common.fill_reasoning(
+        messages, thinking.on, bool(table.all), options.reasoning_content_behavior, "reasoning_text"
+    )
     if body.tool_choice.web_search and options.responses_web_search is WebSearchBehavior.REJECT:
         raise ConversionError("Server tools are not supported")
-    thinking = common.resolve_thinking(None, body.reasoning.effort, options)
     tools = select_tools(table.all, body.tool_choice.choice, thinking.on)
     requested = body.text.format.format
     if requested.kind == "json_object" and not common.mentions_json(messages):
@@ -67,13 +70,10 @@ def _convert(body: ResponsesBody, options: ConversionOptions) -> ConversationReq
     of_format = format_constraint(requested)
     check_strict(tools, has_format=requested.kind != "text")
     inference = _inference_options(body, version, thinking.on, tools.in_effect, options)
-    messages = _with_settled_tools(messages, tools)
-    reasoned = common.fill_reasoning(
-        messages, thinking.on, bool(table.all), options.reasoning_content_behavior, "reasoning_content"
-    )
+    reasoned = _with_settled_tools(reasoned, tools)
     return ConversationRequest(
         Conversation(
-            reasoned,
+            tuple(reasoned),
             thinking_mode=thinking.on,
             tools=tools.tools,
             tool_choice=tools.choice,
@@ -104,7 +104,7 @@ def _messages(
     return messages
 
 
-def _with_settled_tools(messages: list[Message], tools: ToolSelection) -> list[Message]:
+def _with_settled_tools(messages: Sequence[Message], tools: ToolSelection) -> list[Message]:
     """The messages with the tools that they bring as they were settled, less those that the choice left out."""
     settled = {tool.name: tool for tool in tools.tools}
     result: list[Message] = []
