@@ -1,8 +1,8 @@
 """Random requests of the three protocols, made rule by rule.
 
-A request starts valid. Then some rules are applied to it, each of which uses or breaks one rule of the protocol; several
-at once settle which of their errors comes first. `sample` says which rules it applied, so that a fuzzer can count them.
-The rules themselves are in `recipe_requests_chat.py`, `…_responses.py` and `…_messages.py`.
+A request starts valid. Then some rules are applied to it, each of which uses or breaks one rule of the protocol;
+several at once settle which of their errors comes first. `sample` says which rules it applied, so that a fuzzer can
+count them. The rules themselves are in `recipe_requests_chat.py`, `…_responses.py` and `…_messages.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Body = dict[str, Any]
 Rule = Callable[[random.Random, Body], None]
 
 MODELS = ("DeepSeek-V4-Pro", "DeepSeek-V4.1-Flash")
-PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
 LONG_URL = "http://h/" + "a" * 8184
 
 

@@ -43,16 +43,16 @@ def _convert(body: MessagesBody, options: ConversionOptions) -> ConversationRequ
     messages: list[Message] = [] if body.system is None else [SystemMessage(_system_text(body.system))]
     messages += History(declared, version, options).read(body.messages)
     thinking = common.resolve_thinking(body.thinking, body.output_config, options)
+    reasoned: Sequence[Message] = common.fill_reasoning(
+        messages, thinking.on, bool(declared), options.reasoning_content_behavior, "content[].thinking"
+    )
     tools = select_tools(declared, _tool_choice(body, options), thinking.on, parameters_required=True)
     stop = common.check_stop_sequences(body.stop_sequences)
     inference = _inference_options(body, version, thinking.on, tools.in_effect, options)
-    messages = _with_kept_tools(messages, tools)
-    reasoned = common.fill_reasoning(
-        messages, thinking.on, bool(declared), options.reasoning_content_behavior, "content[].thinking"
-    )
+    reasoned = _with_kept_tools(reasoned, tools)
     return ConversationRequest(
         Conversation(
-            reasoned,
+            tuple(reasoned),
             thinking_mode=thinking.on,
             tools=tools.tools,
             tool_choice=tools.choice,
@@ -101,7 +101,7 @@ def _system_text(system: str | Sequence[str]) -> str:
     return "\n\n".join(system)
 
 
-def _with_kept_tools(messages: list[Message], tools: ToolSelection) -> list[Message]:
+def _with_kept_tools(messages: Sequence[Message], tools: ToolSelection) -> list[Message]:
     """The messages with the tools that they bring, less those that the choice left out."""
     kept_names = {tool.name for tool in tools.tools}
     result: list[Message] = []

@@ -63,7 +63,7 @@ class _Turn:
         return len(self.outputs) < len(self.calls)
 
     def messages(self) -> list[Message]:
-        """The messages of the turn, outputs in the order of their calls.
+        """The messages of the turn: calls sorted by id, outputs in the order of their calls.
 
         Raises:
             ConversionError: a call has no output.
@@ -75,8 +75,9 @@ class _Turn:
         if not (self.calls or self.has_message or reasoning):
             return []
         text = "\n\n".join(text for text in self.texts if text)
-        message = AssistantMessage(text, reasoning or None, tuple(self.calls) or None)
-        return [message, *(self.outputs[call.id] for call in self.calls), *self.systems]
+        calls = tuple(sorted(self.calls, key=lambda call: call.id.encode()))
+        message = AssistantMessage(text, reasoning or None, calls or None)
+        return [message, *(self.outputs[call.id] for call in calls), *self.systems]
 
 
 class History:
@@ -135,9 +136,9 @@ class History:
         self.messages.append(make(text, sources, placeholders=ranges, image_token=self.image_token))
 
     def _reasoning(self, item: ReasoningItem) -> None:
-        if self.turn.calls or self.turn.has_message:
-            self._end_turn()
         text = "\n".join(item.texts)
+        if self.turn.waits or (text and (self.turn.calls or any(self.turn.texts))):
+            self._end_turn()
         if text:
             self.turn.reasoning.append(text)
 

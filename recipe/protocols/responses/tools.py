@@ -27,8 +27,8 @@ from .body import (
 TOOL_SEARCH = "tool_search"
 
 
-def check_names(tools: Iterable[Tool], path: str) -> None:
-    """Refuse tools whose name is not allowed, tool by tool, and custom tools that are not apply_patch."""
+def check_tools(tools: Iterable[Tool], path: str, options: ConversionOptions) -> None:
+    """Refuse, tool by tool, names that are not allowed, custom tools that are not apply_patch, and server tools."""
     for index, tool in enumerate(tools):
         place = f"{path}[{index}]"
         if isinstance(tool, FunctionTool):
@@ -37,6 +37,8 @@ def check_names(tools: Iterable[Tool], path: str) -> None:
             raise ConversionError(f"Unsupported custom tool: '{tool.name}'. Only '{apply_patch.NAME}' is supported.")
         elif isinstance(tool, NamespaceTool):
             _check_namespace(tool, place)
+        elif isinstance(tool, WebSearchTool) and options.responses_web_search is WebSearchBehavior.REJECT:
+            raise ConversionError("Server tools are not supported")
 
 
 def _check_namespace(namespace: NamespaceTool, place: str) -> None:
@@ -119,22 +121,22 @@ def read_tools(tools: list[Tool], items: list[Item], version: ModelVersion, opti
     outputs: Mapping[int, ToolSearchOutputItem] = {}
     if version.tools_in_system:
         outputs = {index: item for index, item in enumerate(items) if isinstance(item, ToolSearchOutputItem)}
-    check_names(tools, "tools")
+    check_tools(tools, "tools", options)
     for index, output in outputs.items():
-        check_names(output.tools, f"input[{index}].tools")
+        check_tools(output.tools, f"input[{index}].tools", options)
     plain = [*tools, *(tool for output in outputs.values() for tool in output.tools)]
     names = Names(version, {tool.name for tool in plain if isinstance(tool, FunctionTool)})
     table = ToolTable(names, [], {}, {})
-    table.declared = list(_definitions(tools, table, options))
+    table.declared = list(_definitions(tools, table))
     for index, output in outputs.items():
         table.found[index] = [
             ToolDefinition(tool.name, tool.description, tool.parameters, tool.strict, defer_loading=True)
-            for tool in _definitions(output.tools, table, options)
+            for tool in _definitions(output.tools, table)
         ]
     return table
 
 
-def _definitions(tools: Iterable[Tool], table: ToolTable, options: ConversionOptions) -> Iterable[ToolDefinition]:
+def _definitions(tools: Iterable[Tool], table: ToolTable) -> Iterable[ToolDefinition]:
     """What the model can call among the tools."""
     version = table.names.version
     for tool in tools:
@@ -153,8 +155,6 @@ def _definitions(tools: Iterable[Tool], table: ToolTable, options: ConversionOpt
         elif isinstance(tool, ToolSearchTool):
             if version.tools_in_system and tool.execution == "client":
                 yield ToolDefinition(TOOL_SEARCH, tool.description, tool.parameters)
-        elif isinstance(tool, WebSearchTool) and options.responses_web_search is WebSearchBehavior.REJECT:
-            raise ConversionError("Server tools are not supported")
 
 
 # Tools as JSON
