@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -156,3 +157,11 @@ def test_threads(tokenizers: dict[str, Tokenizer]) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(encoding.encode, conversations * 5)) == expected * 5
     assert cache.bytes <= 2000
+
+
+def test_an_entry_that_two_threads_made_counts_once(tokenizers: dict[str, Tokenizer]) -> None:
+    cache = StretchCache(tokenizers["v4"])
+    cache.encode(["stretch"])
+    size = cache.bytes
+    cache._keep("stretch", array("I", [1]))
+    assert (cache.bytes, len(cache)) == (size, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import ModuleType
 from typing import Any
 
@@ -141,6 +142,33 @@ def test_grounding_tokens_are_tokens_in_what_the_assistant_said(version: str) ->
     got = specials(render(Conversation(messages, response_format="json_object"), version))
     spellings = [token.value for token in GROUNDING]
     assert [text for text in got if text in spellings] == 2 * spellings  # not those of the user
+
+
+@pytest.mark.parametrize(
+    ("version", "calls", "results", "order"),
+    [
+        ("v4", "ab", [("", "1"), (None, "2")], "21"),  # without id before the empty id
+        ("v4", "ba", [("b", "1"), ("a", "2")], "21"),
+        ("v4", "abc", [("b", "1"), ("a", "2")], "12"),  # fewer messages than calls
+        ("v4", "ab", [("z", "1"), ("y", "2"), ("a", "3")], "213"),  # as many as calls, whatever their ids
+        ("v41", "aba", [("b", "1"), ("a", "2")], "21"),  # an id counts where it comes first
+        ("v41", "ab", [("b", "1"), (None, "2"), ("z", "3"), ("a", "4")], "3241"),  # unknown ids as the first call's
+        ("v41", "ba", [("a", "1"), ("b", "2")], "21"),
+    ],
+)  # fmt: skip
+def test_order_of_results(
+    version: str, calls: str, results: list[tuple[str | None, str]], order: str, wheel: ModuleType
+) -> None:
+    called = [{"id": call, "name": "f", "arguments": "{}"} for call in calls]
+    messages = [{"role": "assistant", "content": "", "tool_calls": called}]
+    if version == "v41":  # a later assistant message with an empty list changes nothing
+        messages.append({"role": "assistant", "content": "", "tool_calls": []})
+    messages += [{"role": "tool", "content": text, "tool_call_id": call_id} for call_id, text in results]
+    name = {"v4": "v4", "v41": "v4.1"}[version]
+    text = render(build({"messages": messages}), name).text
+    assert "".join(re.findall(r"<tool_result>(.)", text)) == order
+    encoding = {"v4": wheel.DeepseekV4Encoding, "v41": wheel.DeepseekV41Encoding}[version]()
+    assert text == encoding.render_conversation(build({"messages": messages}, wheel)).prompt
 
 
 def test_pieces() -> None:
