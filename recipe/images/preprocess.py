@@ -1,0 +1,194 @@
+"""From an encoded image to what the inference engine is sent: lossy WebP of a fitted size.
+
+The steps: the format is told from the first bytes; size limits are checked before any pixel is decoded; the first
+frame is decoded as it is stored (EXIF orientation is not applied); transparency is composited on white; the image is
+scaled into the fitted size keeping its aspect ratio, centred on gray; and encoded with quality 90.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, get_args
+
+from ..conversation import ImageDetail
+from ..errors import ImageError, InvalidArgumentError
+from .limits import LIMITS, unusable
+from .resize import fitted_tokens, low_detail_size, output_size
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from PIL.Image import Image
+
+GRAY = 127
+QUALITY = 90
+_SIGNATURES = (("PNG", b"\x89PNG"), ("JPEG", b"\xff\xd8\xff"), ("GIF", b"GIF"))
+
+
+def sniff(data: bytes) -> str | None:
+    """The format that the first bytes tell: PNG, JPEG, GIF, WEBP; None for any other."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "WEBP"
+    return next((name for name, signature in _SIGNATURES if data.startswith(signature)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageInfo:
+    """A preprocessed image: the encoded bytes, and width and height in pixels."""
+
+    data: bytes = field(repr=False)
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class MultiModalData:
+    """Images in the order of their placeholders in a prompt."""
+
+    images: Sequence[ImageInfo] = ()
+
+    def is_empty(self) -> bool:
+        return not self.images
+
+    def image_token_adjustment(self) -> int:
+        """Tokens that the images take beyond the one placeholder each has in the prompt."""
+        return sum(fitted_tokens(image.width, image.height) - 1 for image in self.images)
+
+
+@dataclass(frozen=True, slots=True)
+class PreprocessOptions:
+    """How one image is preprocessed.
+
+    Args:
+        detail: `low` scales down first; the others are alike.
+        max_dimension_px: longer side that is allowed, in pixels.
+        low_detail_max_dimension_px: longer side that detail `low` scales down to, in pixels.
+
+    Raises:
+        InvalidArgumentError: an unknown detail, or a size below 1.
+    """
+
+    detail: ImageDetail = "high"
+    max_dimension_px: int = LIMITS.max_dimension_px
+    low_detail_max_dimension_px: int = LIMITS.low_detail_max_dimension_px
+
+    def __post_init__(self) -> None:
+        if self.detail not in get_args(ImageDetail):
+            words = get_args(ImageDetail)
+            allowed = ", ".join(f'"{word}"' for word in words[:-1])
+            raise InvalidArgumentError(f'invalid detail "{self.detail}"; expected {allowed}, or "{words[-1]}"')
+        for name in ("max_dimension_px", "low_detail_max_dimension_px"):
+            if getattr(self, name) < 1:
+                raise InvalidArgumentError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+
+class ImagePreprocessor:
+    """Preprocesses encoded images with Pillow and numpy."""
+
+    def preprocess(self, data: bytes, options: PreprocessOptions, *, where: str = "image[0]") -> ImageInfo:
+        """The image in `data`, re-encoded.
+
+        Args:
+            where: the image's place, for the error.
+
+        Raises:
+            ImageError: of kind EmptyImage, UnsupportedMediaType, ImageDimensionsTooLarge or Decode, not retryable.
+        """
+        if not data:
+            raise unusable("EmptyImage", where)
+        kind = sniff(data)
+        if kind is None:
+            raise unusable("UnsupportedMediaType", where)
+        pixels = _decode(data, kind, options.max_dimension_px, where)
+        return _encode(_fit(pixels, options))
+
+
+def _decode(data: bytes, kind: str, max_dimension_px: int, where: str) -> NDArray[np.uint8]:
+    """Pixels of the first frame, [height, width, 3] in RGB."""
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        # Pillow warns of large images; the limit here is the dimension, checked before anything is decoded.
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        try:
+            image = Image.open(io.BytesIO(data), formats=(kind,))
+        except Exception as error:  # what a broken file raises differs from format to format
+            raise _broken("Decode", where, error) from error
+        with image:
+            if max(image.size) > max_dimension_px:
+                raise unusable("ImageDimensionsTooLarge", where)
+            try:
+                return _pixels(image)
+            except Exception as error:
+                raise _broken("EmptyImage" if kind in ("PNG", "WEBP") else "Decode", where, error) from error
+
+
+def _broken(kind: str, where: str, error: Exception) -> ImageError:
+    if isinstance(error, ImportError | MemoryError):
+        raise error
+    return unusable(kind, where)
+
+
+def _pixels(image: Image) -> NDArray[np.uint8]:
+    import numpy as np
+
+    image.load()
+    if image.mode.startswith("I"):  # 16 bits of gray
+        gray = (np.asarray(image).astype(np.int64) + 128) // 257
+        return np.repeat(np.clip(gray, 0, 255).astype(np.uint8)[..., None], 3, axis=2)
+    transparent = image.mode in ("RGBA", "LA", "PA") or (image.mode in ("P", "RGB") and "transparency" in image.info)
+    if not transparent:
+        return np.asarray(image.convert("RGB"))
+    return _on_white(np.asarray(image.convert("RGBA")))
+
+
+def _on_white(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """RGB of RGBA pixels composited on white, row by row to bound the memory."""
+    import numpy as np
+
+    result = np.empty((*pixels.shape[:2], 3), np.uint8)
+    for row, out in zip(pixels, result):
+        alpha = row[:, 3:].astype(np.uint32)
+        out[:] = (row[:, :3] * alpha + (255 - alpha) * 255 + 127) // 255
+    return result
+
+
+def _fit(pixels: NDArray[np.uint8], options: PreprocessOptions) -> NDArray[np.uint8]:
+    """Scaled into the fitted size, aspect ratio kept, and centred on gray."""
+    import numpy as np
+
+    from .resample import resize_cubic, shrink_area
+
+    height, width = pixels.shape[:2]
+    outer = output_size(width, height, options.detail, options.low_detail_max_dimension_px)
+    if options.detail == "low":
+        low = low_detail_size(width, height, options.low_detail_max_dimension_px)
+        if low != (width, height):
+            pixels = shrink_area(pixels, *low)
+            width, height = low
+    inner = _contained(width, height, *outer)
+    result = np.full((outer[1], outer[0], 3), GRAY, np.uint8)
+    left, top = round((outer[0] - inner[0]) / 2), round((outer[1] - inner[1]) / 2)
+    result[top : top + inner[1], left : left + inner[0]] = resize_cubic(pixels, *inner)
+    return result
+
+
+def _contained(width: int, height: int, outer_width: int, outer_height: int) -> tuple[int, int]:
+    """The largest size of the image's aspect ratio within the outer size."""
+    ratio, outer_ratio = width / height, outer_width / outer_height
+    if ratio > outer_ratio:
+        return outer_width, max(1, round(height / width * outer_width))
+    if ratio < outer_ratio:
+        return max(1, round(ratio * outer_height)), outer_height
+    return outer_width, outer_height
+
+
+def _encode(pixels: NDArray[np.uint8]) -> ImageInfo:
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "WEBP", quality=QUALITY)
+    return ImageInfo(buffer.getvalue(), pixels.shape[1], pixels.shape[0])
