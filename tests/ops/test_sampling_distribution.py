@@ -11,6 +11,7 @@ import torch
 
 import deepinfer.backends.reference.sampling  # noqa: F401
 from deepinfer.ops import sampling as ops
+from distributions import assert_distribution, probabilities
 
 DRAWS = 40_000
 WIDTH = 37
@@ -21,20 +22,6 @@ def row(seed: int = 11) -> np.ndarray:
     z[[4, 9]] = z[2]
     z[7] = -np.inf
     return z
-
-
-def probabilities(z: np.ndarray, temperature: float, top_k: int, top_p: float, min_p: float) -> np.ndarray:
-    """The filtered distribution in float64: softmax, stable sort, three cuts, renormalised."""
-    x = z.astype(np.float64) / temperature
-    p = np.exp(x - x.max())
-    p /= p.sum()
-    order = np.argsort(-p, kind="stable")
-    sorted_p = p[order]
-    keep = (np.cumsum(sorted_p) - sorted_p <= top_p) & (sorted_p >= min_p * sorted_p[0]) & (sorted_p > 0)
-    if top_k:
-        keep[top_k:] = False
-    p[order[~keep]] = 0
-    return p / p.sum()
 
 
 def draws(z: np.ndarray, temperature: float, top_k: int, top_p: float, min_p: float, **stream: object) -> torch.Tensor:
@@ -48,21 +35,6 @@ def draws(z: np.ndarray, temperature: float, top_k: int, top_p: float, min_p: fl
     positions = stream.get("positions", torch.arange(DRAWS))
     kept = ops.sample_filter(logits, inverse, k, p, m)
     return ops.sample_draw(logits, inverse, kept, seeds, positions, stream.get("purpose", 0))  # type: ignore[arg-type]
-
-
-def assert_distribution(tokens: torch.Tensor, p: np.ndarray) -> None:
-    n = len(tokens)
-    counts = np.bincount(tokens.numpy(), minlength=len(p))
-    assert counts[p == 0].sum() == 0, "a token outside the support was drawn"
-    sigma = np.sqrt(n * p * (1 - p))
-    assert (np.abs(counts - n * p) <= 5 * sigma + 1).all()
-    common = n * p >= 5
-    rest = n * p[~common].sum()
-    chi = ((counts - n * p) ** 2 / np.where(common, n * p, 1))[common].sum()
-    if rest > 0:
-        chi += (counts[~common].sum() - rest) ** 2 / max(rest, 1)
-    freedom = common.sum()
-    assert chi <= freedom + 5 * np.sqrt(2 * freedom), (chi, freedom)
 
 
 CASES = [
