@@ -44,8 +44,10 @@ class Guarded:
         made = cls(torch.zeros(like.shape, dtype=torch.uint8, device=like.device).to(like.dtype), shift=shift)
         if like.dtype == torch.bool:
             made.tensor.fill_(True)
-        elif like.numel():
-            _bytes(made.tensor).fill_(POISON if like.dtype.is_floating_point else SENTINEL)
+        else:
+            size = like.element_size()
+            inside = made.raw[made._first * size : (made._first + like.numel()) * size]
+            inside.fill_(POISON if like.dtype.is_floating_point else SENTINEL)
         made._before = made.raw.clone()
         return made
 
@@ -66,7 +68,7 @@ class Guarded:
         distance = first - place if where == "before" else place - last + 1 if where == "behind" else place - first
         got, was = int(self.raw[place]), int(self._before[place])
         what = "between its rows" if written else "it, an argument that is only read"
-        text = f"at byte {distance} of {what}" if where == "inside" else f"{distance} bytes {where} it"
+        text = f"{what}, at byte {distance}" if where == "inside" else f"{distance} bytes {where} it"
         return Finding(
             "input" if where == "inside" and not written else "guard",
             f"{name}: {text}: got {got:#x}, was {was:#x}; {int(changed.sum())} bytes written",

@@ -109,7 +109,9 @@ class _Child:
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
         self._errors.seek(0)
         said = self._errors.read().decode(errors="replace").strip()
-        return f"the process ended: {how}" + (f"; {said[-TAIL:]}" if said else "")
+        fatal = said.rfind("Fatal Python error")
+        shown = said[-TAIL:] if fatal < 0 else said[fatal:][:TAIL]  # of a dump of the stack the top says most
+        return f"the process ended: {how}" + (f"; {shown}" if said else "")
 
     def stop(self) -> None:
         """End the child and free what it held."""

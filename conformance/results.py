@@ -58,13 +58,14 @@ def outcome_dict(outcome: Outcome) -> dict[str, Any]:
         "findings": [{"check": f.check, "message": f.message} for f in outcome.findings],
         "skipped": outcome.skipped,
         "worst": worst if worst is not None and abs(worst) < float("inf") else None,
+        "notes": list(outcome.notes),
     }
 
 
 def outcome_of(record: Mapping[str, Any]) -> Outcome:
     """The outcome that `outcome_dict` described."""
     findings = tuple(Finding(f["check"], f["message"]) for f in record["findings"])
-    return Outcome(findings, record["skipped"], record["worst"])
+    return Outcome(findings, record["skipped"], record["worst"], tuple(record["notes"]))
 
 
 @dataclass(frozen=True)

@@ -114,10 +114,14 @@ def plan(request: Request) -> Plan:
             )
     device = Device.parse(request.device) if request.device else None
     backend = CATALOG.activate(request.backend, device)
-    named = tuple(s for n, s in suites.items() if not request.only or n in request.only)
-    return Plan(
-        backend, device or backend.devices()[0], request.tier, named, tuple(_matching(request.ops)), request.cases
-    )
+    chosen = [s for n, s in suites.items() if not request.only or n in request.only]
+    ops = _matching(request.ops)
+    if request.cases:  # nothing else is made
+        parts = [name.split("/", 2) for name in request.cases]
+        chosen = [s for s in chosen if any(p[0] == s.name for p in parts)]
+        asked = {p[1] for p in parts if len(p) == 3}
+        ops = [s for s in ops if s.name in asked] if asked <= set(specs) else ops
+    return Plan(backend, device or backend.devices()[0], request.tier, tuple(chosen), tuple(ops), request.cases)
 
 
 def survey(planned: Plan) -> Set:
@@ -130,7 +134,9 @@ def survey(planned: Plan) -> Set:
     for name in planned.names:
         if name not in ids:
             close = difflib.get_close_matches(name, [c.id for c in Plan.cases(_all(planned))], 3)
-            raise InvalidArgumentError("case", name, f"an id that --list prints, such as {', '.join(close)}")
+            raise InvalidArgumentError(
+                "case", name, f"an id that --list prints{', such as ' * bool(close)}{', '.join(close)}"
+            )
     wanted: set[str] = set()
     missing: list[str] = []
     suites = {s.name for s in planned.suites}

@@ -12,7 +12,7 @@ from typing import Literal
 
 from .rows import POOLS, ROWS, Rows, named
 from .shapes import SHAPES
-from .spec import OpSpec, Sample, TensorArg
+from .spec import SPECS, OpSpec, Sample, TensorArg
 
 Tier = Literal["quick", "full", "deep"]
 
@@ -34,12 +34,18 @@ GROUPS: dict[str, tuple[str, str]] = {"grouped_linear": ("weight", "offsets")}
 """Ops with a prepared weight per group: the weight, and the argument that holds the groups' first rows."""
 
 
+MODELS: dict[Tier, tuple[str, ...]] = {"quick": ("tiny",), "full": ("tiny", "kernel"), "deep": ("tiny", "kernel")}
+"""Presets of the suite `model`: every feature at small sizes; the released head, index and record widths."""
+LEVELS = ("ops on recorded inputs", "layers on recorded inputs", "decisions replayed", "greedy tokens")
+"""Its cases of a preset; the first alone where not all ops are asked for."""
+
+
 @dataclass(frozen=True)
 class Requirement:
     """Cases of one suite for one op that have to pass.
 
     Attributes:
-        suite, op: whose cases.
+        suite, op: whose cases; of the suite `model` the preset.
         labels: those cases; None for all that the suite has for the op, at least one.
     """
 
@@ -80,6 +86,9 @@ def requirements(
     for suite in ("determinism", "faults"):
         for spec in ops:
             yield Requirement(suite, spec.name)
+    whole = {spec.name for spec in ops} >= set(SPECS)
+    for preset in MODELS[tier]:
+        yield Requirement("model", preset, LEVELS if whole else LEVELS[:1])
 
 
 def calls(spec: OpSpec, tier: Tier, samples: Iterable[Sample]) -> Iterator[Call]:

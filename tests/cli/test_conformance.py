@@ -1,0 +1,103 @@
+"""`deepinfer conformance`: what it prints, and how it exits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from deepinfer.cli.main import main
+from deepinfer.conformance import run, saved
+from deepinfer.conformance.case import Case, Finding, Outcome, skip
+from deepinfer.conformance.registry import SUITES, Suite, load_suites
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEEPINFER_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(saved, "SAVED", saved.Saved())
+
+
+def invoke(*args: str) -> Result:
+    return CliRunner().invoke(main, ["conformance", "run", *args])
+
+
+def test_one_case_passes_and_leaves_results(tmp_path: Path) -> None:
+    done = invoke("--backend", "cpu", "--case", "ops/rms_norm/37 rows", "--out", str(tmp_path / "out"))
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines()[-1] == "passed 1 of 1 required"
+    assert (tmp_path / "out" / "results.jsonl").is_file()
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two suites of one case each: a failure and a skip."""
+
+    def fails(*_: Any) -> Iterator[Case]:
+        yield Case("determinism", "rms_norm", "it's wrong", lambda target: Outcome((Finding("bits", "y[0] differs"),)))
+
+    def skips(*_: Any) -> Iterator[Case]:
+        yield Case("faults", "rms_norm", "small", lambda target: skip("unavailable", "no such unit here"))
+
+    load_suites()
+    monkeypatch.setitem(SUITES, "determinism", Suite("determinism", "", fails))
+    monkeypatch.setitem(SUITES, "faults", Suite("faults", "", skips))
+
+
+@pytest.mark.usefixtures("failing")
+def test_a_failure_says_how_to_run_it_alone_and_exits_with_1() -> None:
+    done = invoke("--backend", "reference", "--ops", "rms_nor*", "--only", "determinism", "--only", "faults")
+    assert done.exit_code == 1
+    assert done.output.splitlines()[-1] == "passed 0 of 2 required, 1 failed, 1 skipped"
+    assert "FAILED determinism/rms_norm/it's wrong" in done.output and "    bits: y[0] differs" in done.output
+    assert "skipped 1: unavailable: no such unit here" in done.output
+    assert """--backend reference --suite quick --case 'determinism/rms_norm/it'"'"'s wrong'""" in done.output
+
+
+@pytest.mark.usefixtures("failing")
+def test_a_skip_alone_is_no_failure() -> None:
+    done = invoke("--backend", "reference", "--ops", "rms_nor*", "--only", "faults")
+    assert done.exit_code == 0 and done.output.splitlines()[-1] == "passed 0 of 1 required, 1 skipped"
+
+
+def test_a_requirement_that_no_suite_answers_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    load_suites()
+    monkeypatch.setitem(SUITES, "faults", Suite("faults", "", lambda tier, ops: iter(())))
+    done = invoke("--backend", "reference", "--ops", "rms_norm", "--only", "faults")
+    assert done.exit_code == 1 and "FAILED faults/rms_norm/*" in done.output
+    assert "passed 0 of 1 required, 1 failed" in done.output
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("--backend", "nope"), "'nope' is not part of this installation"),
+        (("--backend", "reference", "--ops", "rms_norms"), "ops: got 'rms_norms'"),
+        (("--backend", "reference", "--only", "speed"), "only: got 'speed'; allowed: "),
+        (("--backend", "reference", "--case", "ops/rms_norm/38 rows"), "case: got 'ops/rms_norm/38 rows'"),
+        (("--backend", "reference", "--device", "tpu"), "device: got 'tpu'"),
+        (("--backend", "reference", "--suite", "ops"), "'quick', 'full', 'deep'"),
+        (("--backend", "reference", "--timeout", "0"), "--timeout"),
+        ((), "--backend"),
+    ],
+)
+def test_user_errors_exit_with_2_and_one_message(args: tuple[str, ...], says: str) -> None:
+    done = invoke(*args)
+    assert done.exit_code == 2 and says in done.output and "Traceback" not in done.output
+
+
+def test_list_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "run_case", None)
+    done = invoke("--backend", "reference", "--ops", "rms_norm", "--only", "ops", "--list")
+    assert done.exit_code == 0, done.output
+    assert "ops/rms_norm/37 rows\n" in done.output and done.output.startswith("ops: ")
+
+
+def test_help_names_every_option_and_the_exit_statuses() -> None:
+    done = invoke("--help")
+    for word in ("--backend", "--device", "--ops", "--suite", "--only", "--case", "--out", "--isolate", "--list"):
+        assert word in done.output
+    assert "Exit status: 0" in done.output and "passed N of M required" in " ".join(done.output.split())
