@@ -73,6 +73,13 @@ class ToolSelection:
         return bool(self.tools) and self.choice != "none"
 
 
+def unknown_tool(name: str) -> ConversionError:
+    """The error for a choice of a tool that is not there."""
+    return ConversionError(
+        f"Invalid value for 'tool_call': no function named '{name}' was specified in the 'tools' parameter."
+    )
+
+
 def select_tools(
     tools: Sequence[ToolDefinition], choice: RequestedChoice, thinking: bool, *, parameters_required: bool = False
 ) -> ToolSelection:
@@ -91,10 +98,7 @@ def select_tools(
     if choice.name is not None:
         settled = [tool for tool in settled if tool.name == choice.name]
         if not settled:
-            raise ConversionError(
-                f"Invalid value for 'tool_call': no function named '{choice.name}' was specified "
-                "in the 'tools' parameter."
-            )
+            raise unknown_tool(choice.name)
         choice = RequestedChoice("required")
     if choice.word == "required" and thinking:
         raise ConversionError("Thinking mode does not support this tool_choice")

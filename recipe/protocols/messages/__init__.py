@@ -18,6 +18,7 @@ from ...requests.tools import (
     ToolSelection,
     check_tool_name,
     select_tools,
+    unknown_tool,
 )
 from ...versions import ModelVersion
 from ..base import Protocol
@@ -46,7 +47,7 @@ def _convert(body: MessagesBody, options: ConversionOptions) -> ConversationRequ
     reasoned: Sequence[Message] = common.fill_reasoning(
         messages, thinking.on, bool(declared), options.reasoning_content_behavior, "content[].thinking"
     )
-    tools = select_tools(declared, _tool_choice(body, options), thinking.on, parameters_required=True)
+    tools = select_tools(declared, _tool_choice(body), thinking.on, parameters_required=True)
     stop = common.check_stop_sequences(body.stop_sequences)
     inference = _inference_options(body, version, thinking.on, tools.in_effect, options)
     reasoned = _with_kept_tools(reasoned, tools)
@@ -76,7 +77,7 @@ def _tools(body: MessagesBody, version: ModelVersion, options: ConversionOptions
     dropped = options.messages_web_search is WebSearchBehavior.DROP
     for index, tool in enumerate(body.tools):
         if isinstance(tool, ServerTool):
-            if not (dropped and tool.type.startswith(f"{_WEB_SEARCH}_")):
+            if not (dropped and tool.type.startswith(_WEB_SEARCH)):
                 raise ConversionError(f"tools[{index}]: server tools are not supported")
             continue
         check_tool_name(tool.name, f"tools[{index}].name")
@@ -87,10 +88,19 @@ def _tools(body: MessagesBody, version: ModelVersion, options: ConversionOptions
     return tools
 
 
-def _tool_choice(body: MessagesBody, options: ConversionOptions) -> RequestedChoice:
-    """The choice; naming the web search that was dropped is none."""
-    dropped = options.messages_web_search is WebSearchBehavior.DROP
-    return AUTO if dropped and body.tool_choice.name == _WEB_SEARCH else body.tool_choice
+def _tool_choice(body: MessagesBody) -> RequestedChoice:
+    """The choice; naming a server tool that was dropped is none.
+
+    Raises:
+        ConversionError: another tool is named while all tools were dropped.
+    """
+    dropped = {tool.name for tool in body.tools if isinstance(tool, ServerTool)}
+    name = body.tool_choice.name
+    if name is None or name not in dropped:
+        if name is not None and body.tools and all(isinstance(tool, ServerTool) for tool in body.tools):
+            raise unknown_tool(name)
+        return body.tool_choice
+    return AUTO
 
 
 def _system_text(system: str | Sequence[str]) -> str:

@@ -201,6 +201,7 @@ class ServerTool:
     """A tool that the protocol's own service would run: anything with a type."""
 
     type: str
+    name: str
 
 
 @dataclass(slots=True)
@@ -218,7 +219,7 @@ _CLIENT_TOOL = record(
     input_schema=Field(anything, None),
     defer_loading=optional(boolean, False),
 )
-_SERVER_TOOL = record(ServerTool, type=required(string))
+_SERVER_TOOL = record(ServerTool, type=required(string), name=optional(string, "web_search"))
 
 
 def _tool(value: JsonValue, reading: Reading) -> ServerTool | ClientTool:

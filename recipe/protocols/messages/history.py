@@ -107,9 +107,9 @@ class History:
         readers = {"user": self._user, "assistant": self._assistant, "system": self._system}
         for index, body in enumerate(bodies):
             blocks: list[Block] = [TextBlock(body.content)] if isinstance(body.content, str) else body.content
+            self.pairing.begin_message(index, body.role)
             if not blocks and body.role != "system":
                 raise ConversionError(f"messages.{index}: all messages must have non-empty content")
-            self.pairing.begin_message(index, body.role)
             readers[body.role](index, blocks)
         self.pairing.end()
         return self.messages
@@ -174,7 +174,8 @@ class History:
                 part = self._part(block, f"messages.{index}", f"messages.{index}.content[{position}]")
                 if not isinstance(part, str):
                     raise ConversionError("Image in assistant message is unsupported")
-                texts.append(part)
+                if part or texts:  # leading empty texts vanish
+                    texts.append(part)
         reasoning = "\n\n".join(thoughts) if thoughts else None
         self.messages.append(AssistantMessage("\n\n".join(texts), reasoning, tuple(calls) or None))
 
