@@ -39,7 +39,10 @@ def function(spec: OpSpec, backend: str) -> str:
     arguments = [*map(_argument, spec.args), ("out", _out_type(spec), about_out)]
     lines = [f'@kernel("{spec.name}", version={spec.version}, backend="{backend}")', f"def {spec.name}("]
     lines += [f"    {name}: {kind},  # {about}" for name, kind, about in arguments]
-    lines += [f") -> {_return_type(spec)}:"]
+    if len(spec.outs) > 1:
+        lines += [") -> tuple[", *(f"    Tensor,  # {o.name}" for o in spec.outs), "]:"]
+    else:
+        lines += [f") -> {'Tensor' if spec.outs else 'None'}:"]
     lines += _docstring(spec)
     lines += _notes(spec)
     lines += [f'    raise NotImplementedError("the kernel of {spec.name} is still to be written")', ""]
@@ -93,15 +96,15 @@ def test_module(ops: Iterable[str], backend: str, inside: bool) -> str:
         """The kernels of the backend {backend} keep the op contract."""
 
         import pytest
-        {between}from deepinfer.conformance.run import judge_ops
+        {between}from deepinfer.conformance.run import Request, run
 
         OPS = [{listed}]
 
 
         @pytest.mark.parametrize("op", OPS)
         def test_the_kernel_keeps_the_contract(op: str) -> None:
-            verdict = judge_ops("{backend}", op, tier="quick")
-            assert verdict.ok and verdict.passed == verdict.required, verdict.text
+            verdict = run(Request("{backend}", ops=(op,)))
+            assert not verdict.failed and verdict.passed == verdict.required, str(verdict)
         '''
     )
 
@@ -156,16 +159,8 @@ def _dtypes(dtypes: Iterable[torch.dtype]) -> str:
     return " or ".join(str(d).removeprefix("torch.") for d in dtypes)
 
 
-def _return_type(spec: OpSpec) -> str:
-    if not spec.outs:
-        return "None"
-    if len(spec.outs) == 1:
-        return "Tensor"
-    return f"tuple[{', '.join(['Tensor'] * len(spec.outs))}]"
-
-
 def _out_type(spec: OpSpec) -> str:
-    return "None" if not spec.outs else f"{_return_type(spec)} | None"
+    return {0: "None", 1: "Tensor | None"}.get(len(spec.outs), "tuple[Tensor, ...] | None")
 
 
 def _docstring(spec: OpSpec) -> list[str]:

@@ -33,7 +33,7 @@ def multiply(x: Tensor, prepared: Tensor, n: int) -> Tensor:
     for part, result in zip(padded.split(ROWS), y.split(ROWS), strict=True):
         for first in range(0, k, CHANNELS):
             result.addmm_(part[:, first : first + CHANNELS], prepared[first : first + CHANNELS])
-    return y[:rows, :n]
+    return y[:rows, :n].contiguous()  # outputs are contiguous
 
 
 @kernel("linear_bf16", version=0, backend="compiled", layout=LAYOUT, prepare=transpose, device_types=("cpu",))
