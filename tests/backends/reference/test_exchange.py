@@ -20,6 +20,7 @@ from deepinfer.ops import exchange
 from deepinfer.ops import layer_samples as make
 from deepinfer.ops.moe_samples import routes
 from deepinfer.ops.spec import SPECS
+from numerics_document import blocks
 
 CPU = torch.device("cpu")
 
@@ -101,6 +102,26 @@ def test_what_does_not_fit_is_refused() -> None:
         ops.moe_return(torch.zeros(1, 8).bfloat16(), torch.zeros(3, 1, dtype=torch.int32), 2, 4)
     with pytest.raises(ContractError, match="position holds 1"):
         ops.moe_return(torch.zeros(1, 8).bfloat16(), torch.ones(2, 1, dtype=torch.int32), 2, 4)
+
+
+def test_vectors_of_the_document() -> None:
+    for row in blocks()["vectors-dispatch"]:
+        head, middle, tail = " ".join(row).split(" | ")
+        *scalars, table = head.split(maxsplit=5)
+        ranks, per_rank, own, capacity, returns = map(int, scalars)
+        tokens, position = (
+            [[int(x) for x in part.split(",")] for part in side.split()] for side in middle.split(" -> ")
+        )
+        replicas = None
+        if table != "none":
+            lists = [[int(x) for x in part.split(":")[1].split(",")] for part in table.split()]
+            replicas = make.ints([x + [-1] * (3 - len(x)) for x in lists], CPU)
+        rows = make.activations(np.random.default_rng(0), CPU, len(tokens), 32)
+        chosen = make.ints(tokens, CPU)
+        scalar_args = (ranks, per_rank, own, capacity, returns)
+        got = ops.moe_dispatch(*rows, chosen, torch.ones(chosen.shape), replicas, *scalar_args)
+        assert got.position.tolist() == position, row
+        assert got.counts.tolist() == [[int(x) for x in part.split("/")] for part in tail.split()], row
 
 
 # ---- a whole mixture of experts ------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from deepinfer.backends import reference
 from deepinfer.hal.errors import ContractError
 from deepinfer.ops.mirror_samples import LENGTHS, room
 from deepinfer.ops.spec import SPECS
+from numerics_document import blocks
 
 CPU = torch.device("cpu")
 
@@ -120,3 +121,18 @@ def test_replay_against_cut_lists() -> None:
 def test_what_does_not_fit_is_refused(call: Any, words: str) -> None:
     with pytest.raises(ContractError, match=words):
         call()
+
+
+def test_vectors_of_the_document() -> None:
+    for ranks, own, *row in blocks()["vectors-mirror"]:
+        split = row.index("->")
+        lengths, want = [int(x) for x in row[:split]], [int(x) for x in row[split + 1 :]]
+        zero = torch.zeros(len(lengths), dtype=torch.int32)
+        args = (i32(lengths), i32(lengths), zero, i32([1]), int(ranks), int(own), len(want), sum(lengths))
+        assert ops.mirror_rows(*args).local.tolist() == want
+    for ranks, own, *row in blocks()["vectors-replay"]:
+        split, bar = row.index("->"), row.index("|")
+        lengths, keeps = zip(*(map(int, x.split(":")) for x in row[:split]), strict=True)
+        contribution, inverse = ([int(x) for x in part] for part in (row[split + 1 : bar], row[bar + 1 :]))
+        got = ops.replay_rows(i32(lengths), i32(keeps), int(ranks), int(own), len(contribution), len(inverse))
+        assert (got.contribution.tolist(), got.inverse.tolist()) == (contribution, inverse)
