@@ -125,7 +125,7 @@ def measure_encode(tokenizer_text: str, rounds: int, messages: int, words: int) 
     """Lines for cold and next."""
     encoders = {"ours": our_encoder(tokenizer_text), "theirs": their_encoder(tokenizer_text)}
     times: dict[str, Times] = {name: {who: [] for who in encoders} for name in ("cold", "next")}
-    tokens = 0
+    tokens = {"cold": 0, "next": 0}
     for round_number in range(rounds + 1):
         chats = Chats(round_number)
         body = chats.body(messages, words)
@@ -136,11 +136,11 @@ def measure_encode(tokenizer_text: str, rounds: int, messages: int, words: int) 
             got = {who: timed(encoders[who], text, times[name][who]) for who in order}
             if got["ours"] != got["theirs"]:
                 raise SystemExit(f"round {round_number}, {name}: the ids differ")
-            tokens = len(got["ours"])
+            tokens[name] = len(got["ours"])
     for name, of_name in times.items():
         for seconds in of_name.values():
             del seconds[0]  # the first round warms up
-        yield {"measured": name, "tokens": tokens, **summary(of_name), "limit": LIMITS[name]}
+        yield {"measured": name, "tokens": tokens[name], **summary(of_name), "limit": LIMITS[name]}
 
 
 def timed(function: Callable[[bytes], list[int]], body: bytes, into: list[float]) -> list[int]:
