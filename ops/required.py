@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .rows import POOLS, ROWS, Rows, named
-from .shapes import SHAPES
+from .shapes import SHAPES, load_shapes
 from .spec import SPECS, OpSpec, Sample, TensorArg
 
 Tier = Literal["quick", "full", "deep"]
@@ -75,6 +75,7 @@ def requirements(
     Args:
         samples: samples of an op on the CPU, weights in the contract's layout.
     """
+    load_shapes()
     for spec in ops:
         labels = [call.label for call in calls(spec, tier, samples(spec))]
         if spec.name in SHAPES:
