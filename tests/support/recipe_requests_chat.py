@@ -365,3 +365,82 @@ def ignored(rng: random.Random, body: Body) -> None:
         if chance(rng, 0.5):
             body[name] = common.value(rng)
     body["parallel_tool_calls"] = rng.choice((True, False, None, 5))
+
+
+# Rules that few requests reach by chance: the rest of the request is made plain.
+
+
+def _plain(body: Body, **fields: Any) -> None:
+    for name in ("tools", "tool_choice", "response_format", "thinking", "reasoning_effort", "stop", "stream_options"):
+        body.pop(name, None)
+    body["messages"] = [{"role": "user", "content": "Json"}]
+    body.update(fields)
+
+
+def _function(name: str, **fields: Any) -> Body:
+    return {"type": "function", "function": {"name": name, **fields}}
+
+
+@rule
+def prefix_with_json(rng: random.Random, body: Body) -> None:
+    _plain(body, response_format={"type": "json_object"})
+    body["messages"].append({"role": "assistant", "content": "{", "prefix": True})
+
+
+@rule
+def thinking_excludes(rng: random.Random, body: Body) -> None:
+    named = {"type": "function", "function": {"name": "f"}}
+    _plain(body, tools=[_function("f")], tool_choice=rng.choice(("required", named)), thinking={"type": "enabled"})
+
+
+@rule
+def named_unknown(rng: random.Random, body: Body) -> None:
+    _plain(body, tools=[_function("f")], tool_choice={"type": "function", "function": {"name": "zz"}})
+
+
+@rule
+def strict_with_format(rng: random.Random, body: Body) -> None:
+    formats = ({"type": "text"}, {"type": "json_object"}, {"type": "regex", "regex": "a"})
+    _plain(body, tools=[_function("f", strict=True)], response_format=rng.choice(formats))
+
+
+@rule
+def strict_format_of_value(rng: random.Random, body: Body) -> None:
+    chosen = {"schema": rng.choice(({"type": "string"}, {"$ref": "#"}, {"anyOf": [{"type": "null"}]})), "strict": True}
+    _plain(body, response_format={"type": "json_schema", "json_schema": chosen})
+
+
+@rule
+def strict_tool_of_value(rng: random.Random, body: Body) -> None:
+    _plain(body, tools=[_function("f", strict=True, parameters={"type": rng.choice(("string", "null"))})])
+
+
+@rule
+def long_link(rng: random.Random, body: Body) -> None:
+    body["model"] = common.MODELS[1]
+    part = {"type": "image_url", "image_url": {"url": common.LONG_URL}}
+    body["messages"].insert(0, {"role": "user", "content": [{"type": "text", "text": "a"}] * rng.randrange(2) + [part]})
+
+
+@rule
+def data_links(rng: random.Random, body: Body) -> None:
+    body["model"] = common.MODELS[1]
+    links = ("data:image/png;base64,@", "data:image/bmp;base64,aa", "data:image/png;x=y;base64,a%61 ", "DATA:,;base64,")
+    part = {"type": "image_url", "image_url": {"url": rng.choice(links)}}
+    body["messages"].insert(0, {"role": "user", "content": [part]})
+
+
+@rule
+def stop_long(rng: random.Random, body: Body) -> None:
+    body["stop"] = ["a"] * rng.choice((16, 17, 40))
+
+
+@rule
+def logprobs_high(rng: random.Random, body: Body) -> None:
+    body |= {"logprobs": True, "top_logprobs": rng.choice((20, 21, 255))}
+
+
+@rule
+def schema_not_object(rng: random.Random, body: Body) -> None:
+    chosen = rng.choice(({}, {"type": "string"}, {"type": ["object", "null"]}, True))
+    _plain(body, tools=[_function("f", parameters=chosen)])

@@ -348,3 +348,49 @@ def ignored(rng: random.Random, body: Body) -> None:
             body[name] = common.value(rng)
     body["metadata"] = rng.choice(({"user_id": "u"}, {"user_id": None}, None, {"user_id": 5}, {}))
     body["stream"] = rng.choice((True, False, None))
+
+
+# Rules that few requests reach by chance: the rest of the request is made plain.
+
+
+@rule
+def thinking_excludes(rng: random.Random, body: Body) -> None:
+    body["messages"] = [{"role": "user", "content": "q"}]
+    body["tools"] = [{"name": "f", "input_schema": {"type": "object"}}]
+    body |= {"tool_choice": {"type": "tool", "name": "f"}, "thinking": {"type": "enabled"}}
+
+
+@rule
+def named_unknown(rng: random.Random, body: Body) -> None:
+    body["messages"] = [{"role": "user", "content": "q"}]
+    body["tools"] = [{"name": "f", "input_schema": {"type": "object"}}]
+    body |= {"tool_choice": {"type": "tool", "name": "zz"}, "thinking": {"type": "disabled"}}
+
+
+@rule
+def stop_long(rng: random.Random, body: Body) -> None:
+    body["messages"] = [{"role": "user", "content": "q"}]
+    body["stop_sequences"] = rng.choice((["a"] * 17, ["a", ""]))
+
+
+@rule
+def image_sources(rng: random.Random, body: Body) -> None:
+    body["model"] = common.MODELS[1]
+    sources: tuple[Body, ...] = tuple(
+        {"type": "url", "url": url} for url in (common.LONG_URL, common.LONG_URL, "ftp://x", "x", 'a"b\\\n')
+    )
+    sources += ({"type": "file", "file_id": "f"}, {"type": "base64", "media_type": "image/png", "data": "aa"})
+    blocks = [{"type": "text", "text": "a"}] * rng.randrange(2) + [{"type": "image", "source": rng.choice(sources)}]
+    if chance(rng, 0.5):
+        answer = {"type": "tool_result", "tool_use_id": "is", "content": blocks}
+        ask = {"type": "tool_use", "id": "is", "name": "f", "input": {}}
+        body["messages"][:0] = [{"role": "assistant", "content": [ask]}, {"role": "user", "content": [answer]}]
+    else:
+        body["messages"].insert(0, {"role": "user", "content": blocks})
+
+
+@rule
+def schema_not_object(rng: random.Random, body: Body) -> None:
+    body["messages"] = [{"role": "user", "content": "q"}]
+    body["tools"] = [{"name": "f", "input_schema": rng.choice(({}, {"type": "string"}, True, {"type": ["object"]}))}]
+    body.pop("tool_choice", None)

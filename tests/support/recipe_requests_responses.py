@@ -431,3 +431,71 @@ def ignored(rng: random.Random, body: Body) -> None:
             body[name] = common.value(rng)
     body["user"] = rng.choice(("u", None, 5))
     body["stream"] = rng.choice((True, False, None))
+
+
+# Rules that few requests reach by chance: the rest of the request is made plain.
+
+
+def _plain(body: Body, **fields: Any) -> None:
+    for name in ("tools", "tool_choice", "text", "reasoning"):
+        body.pop(name, None)
+    body["input"] = [{"role": "user", "content": "Json"}]
+    body.update(fields)
+
+
+def _function(name: str, **fields: Any) -> Body:
+    return {"type": "function", "name": name, **fields}
+
+
+@rule
+def thinking_excludes(rng: random.Random, body: Body) -> None:
+    choices = ("required", {"type": "function", "name": "f"})
+    _plain(body, tools=[_function("f")], tool_choice=rng.choice(choices), reasoning={"effort": "low"})
+
+
+@rule
+def named_unknown(rng: random.Random, body: Body) -> None:
+    _plain(body, tools=[_function("f")], tool_choice={"type": rng.choice(("function", "custom")), "name": "zz"})
+
+
+@rule
+def strict_with_format(rng: random.Random, body: Body) -> None:
+    formats = ({"type": "text"}, {"type": "json_object"}, {"type": "json_schema", "name": "n", "schema": {}})
+    _plain(body, tools=[_function("f", strict=True)], text={"format": rng.choice(formats)})
+
+
+@rule
+def strict_format_of_value(rng: random.Random, body: Body) -> None:
+    chosen = rng.choice(({"type": "string"}, {"$ref": "#"}, {"anyOf": [{"type": "null"}]}))
+    _plain(body, text={"format": {"type": "json_schema", "name": "n", "schema": chosen, "strict": True}})
+
+
+@rule
+def strict_tool_of_value(rng: random.Random, body: Body) -> None:
+    _plain(body, tools=[_function("f", strict=True, parameters={"type": rng.choice(("string", "null"))})])
+
+
+@rule
+def schema_not_object(rng: random.Random, body: Body) -> None:
+    chosen = rng.choice(({}, {"type": "string"}, {"type": ["object", "null"]}, True))
+    _plain(body, tools=[_function("f", parameters=chosen)])
+
+
+@rule
+def image_sources(rng: random.Random, body: Body) -> None:
+    body["model"] = common.MODELS[1]
+    urls = (common.LONG_URL, "data:image/png;base64,@", "data:image/bmp;base64,aa", "ftp://x", "")
+    sources = ({"file_id": "f"}, {"file_id": "f", "image_url": "http://x"}, {}, *({"image_url": url} for url in urls))
+    parts = [{"type": "input_text", "text": "a"}] * rng.randrange(2)
+    parts.append({"type": "input_image", **rng.choice(sources)})
+    if chance(rng, 0.5):
+        item = {"type": "function_call", "call_id": "io", "name": "f", "arguments": "{}"}
+        body["input"][:0] = [item, {"type": "function_call_output", "call_id": "io", "output": parts}]
+    else:
+        body["input"].insert(0, {"role": "user", "content": parts})
+
+
+@rule
+def twice_called(rng: random.Random, body: Body) -> None:
+    item = {"type": "function_call", "call_id": "tc", "name": "f", "arguments": "{}"}
+    body["input"][:0] = [item, dict(item)]
