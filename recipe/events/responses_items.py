@@ -10,7 +10,6 @@ from typing import Any
 from ..errors import InvalidJsonError
 from ..json_text import parse_json
 
-
 _STRING_PART = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*')
 
 

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 from ..options import ParsingOptions
 from .patterns import SHORT, Patterns, longest
-from .stages import Effect, Marker, Other, Row, Stage, spelled, start, table
+from .stages import DSML, THINK_END, Effect, Marker, Other, Row, Stage, spelled, start, table
 
 
 class Kind(Enum):
@@ -72,6 +72,14 @@ def _tables(options: ParsingOptions) -> dict[Stage, _Compiled]:
     return _compile_cached(options) if is_small else _compile(options)
 
 
+def _may_begin(patterns: list[str], tail: str, text: str) -> bool:
+    """Whether one of the patterns begins with all of `tail`, and goes on, or ends, with `text`."""
+    length = len(tail)
+    return any(
+        pattern.startswith(tail + text[: len(pattern) - length]) for pattern in patterns if len(pattern) > length
+    )
+
+
 class Machine:
     """One stream's automaton.
 
@@ -82,6 +90,8 @@ class Machine:
     def __init__(self, options: ParsingOptions) -> None:
         self._tables = _tables(options)
         self.finished = False
+        self._by_ids = False
+        self._dsml = spelled(DSML, options)
         self._end = 0  # position behind everything fed
         self._origin = 0
         self._outputs: list[Output] = []  # held outputs of a marker; before the held pieces
@@ -127,6 +137,10 @@ class Machine:
                 self._held.append(_Held(0, 0, "", source))
             return
         self._end = begin + (1 if symbol else len(text))
+        if not text:
+            by_ids = self._by_ids
+        elif by_ids is not self._by_ids:
+            self._change_source(by_ids, symbol or text, begin)
         position = begin  # of the first character of this piece that is not dealt with
         if self._leading:
             position = self._skip_newlines(symbol or text, begin, out)
@@ -165,6 +179,26 @@ class Machine:
             self._outputs = out[mark:]
             del out[mark:]
         self._held.append(_Held(base + cut, self._end, rest, source))
+
+    def _change_source(self, by_ids: bool, text: str, position: int) -> None:
+        """Text follows ids, or ids text: see to it that no special token is half of one and half of the other."""
+        compiled = self._compiled
+        before, after = (compiled.by_text, compiled.by_ids) if by_ids else (compiled.by_ids, compiled.by_text)
+        self._by_ids = by_ids
+        if self._dsml in self._tail:
+            # Only what is skipped anyway has the mark in its tail: that positions before it shift does no harm.
+            self._tail = self._tail.replace(self._dsml, DSML)
+            self._base = position - len(self._tail)
+            return
+        patterns = [pattern for pattern, marker in after.short if by_ids or marker.pattern != THINK_END]
+        dropped = 0
+        while dropped < len(self._tail) and not _may_begin(patterns, self._tail[dropped:], text):
+            dropped += 1
+        if dropped:
+            self._origin = self._base
+            self._run = self._newlines_before(self._tail + text[:1], dropped, 0, before)
+            self._tail = self._tail[dropped:]
+            self._base += dropped
 
     def _is_over(self) -> bool:
         return self.finished or self._stage is Stage.FINISHED

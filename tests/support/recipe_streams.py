@@ -155,7 +155,7 @@ def _logprobs(rng: random.Random, ids: Sequence[int]) -> list[Any]:
 
 def chunks(rng: random.Random, text: str, encode: Callable[[str], list[int]] | None) -> list[Any]:
     """A text as chunks of the engine: text, or ids when there is an encoder, or both in turn."""
-    kind = rng.choice(("text", "ids", "ids", "ids")) if encode else "text"
+    kind = rng.choice(("text", "ids", "ids", "mixed")) if encode else "text"
     result: list[Any] = []
     for part in cut(rng, text) if kind != "ids" else [text]:
         if encode is None or kind == "text" or (kind == "mixed" and rng.random() < 0.5):
