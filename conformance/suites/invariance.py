@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...ops.rows import POOLS, ROWS, Rows, move_pool, named, ordered, owned, restride, written
+from ...ops.rows import POOLS, ROWS, Rows, move_pool, named, ordered, owned, restride, row_args, written
 from ...ops.spec import OpSpec, Sample
 from ..calls import Unsupported, call, difference, samples, to_target
 from ..case import Case, Finding, Outcome, Target, Tier
@@ -22,8 +22,10 @@ from ..forms import Trial, trials
 from ..registry import suite
 from ..views import misaligned
 
-MODEST = 64
-"""Rows of the samples that `quick` takes."""
+MODEST = 100
+"""Rows of the samples that `quick` takes, at most."""
+FORMS = 6
+"""Forms of call that `quick` takes: with and without optional arguments, other widths of a window or a list."""
 
 
 @suite("invariance", about="a row's bits do not depend on its batch, place, neighbours, padding, chunks or addresses")
@@ -46,20 +48,26 @@ def _unknown(target: Target) -> Outcome:
 
 
 def _chosen(spec: OpSpec, rows: Rows, tier: Tier) -> Iterator[Sample]:
-    """Samples with two rows and more; `quick` takes the two modest ones with most rows, and one at real widths."""
+    """Samples with two rows and more; `quick` takes a modest one per form of call, and one at real widths."""
     for seed in range(3 if tier == "deep" else 1):
         found = (s for s in samples(spec, seed) if rows.count(spec, s.args) > 1)
         if tier != "quick":
             yield from (Sample(f"{s.label}, draw {seed}", s.args) if seed else s for s in found)
             continue
-        modest: list[Sample] = []
+        modest: dict[Any, Sample] = {}
         for sample in found:
             if sample.label.startswith("real"):
                 yield sample
                 break
-            if rows.count(spec, sample.args) <= MODEST:
-                modest.append(sample)
-        yield from sorted(modest, key=lambda s: -rows.count(spec, s.args))[:2]
+            count, form = rows.count(spec, sample.args), _form(sample)
+            if count <= MODEST and (form not in modest or count > rows.count(spec, modest[form].args)):
+                modest[form] = sample
+        yield from sorted(modest.values(), key=lambda s: -rows.count(spec, s.args))[:FORMS]
+
+
+def _form(sample: Sample) -> tuple[Any, ...]:
+    """Which arguments are there, and the scalars that select a path through a kernel."""
+    return tuple(v if isinstance(v, int | str) else v is None for v in sample.args)
 
 
 def judge_rows(spec: OpSpec, rows: Rows, sample: tuple[Any, ...], thorough: bool, target: Target) -> Outcome:
@@ -99,6 +107,7 @@ class _World:
     ) -> None:
         self.spec, self.rows, self.args, self.whole, self.state, self.target = spec, rows, args, whole, state, target
         self.names = [out.name for out in spec.outs]
+        self.by_row = [arg.name for arg in row_args(rows, spec) if arg.name in state]  # written, an entry per row
         self.defined = [
             None if mask is None else mask.expand(out.shape)
             for mask, out in zip(spec.defined(*args), whole, strict=True)
@@ -112,13 +121,18 @@ class _World:
             outs = call(self.spec, built.args, self.target)
             kept = trial.kept(part)
             here, there = [built.places[i] for i in kept], [part.rows[i] for i in kept]
-            for name, got, want, mask in zip(self.names, outs, self.whole, self.defined, strict=True):
+            given = named(self.spec, built.args)
+            outs += tuple(given[name] for name in self.by_row)
+            whole = (*self.whole, *(self.state[name] for name in self.by_row))
+            masks = (*self.defined, *[None] * len(self.by_row))
+            for name, got, want, mask in zip((*self.names, *self.by_row), outs, whole, masks, strict=True):
                 known = None if mask is None else mask[there]
                 wrong = difference(self.spec, name, _rows(got, here), _rows(want, there), known)
                 if wrong:
                     yield Finding(trial.check, f"{trial.about}: {wrong} (rows {there[:8]})")
         for name, got in state.items():
-            yield from self._hold_state(trial, name, got)
+            if name not in self.by_row:
+                yield from self._hold_state(trial, name, got)
 
     def _hold_state(self, trial: Trial, name: str, got: Tensor) -> Iterator[Finding]:
         want = self.state[name]
