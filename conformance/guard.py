@@ -67,8 +67,8 @@ class Guarded:
         where = "before" if place < first else "behind" if place >= last else "inside"
         distance = first - place if where == "before" else place - last + 1 if where == "behind" else place - first
         got, was = int(self.raw[place]), int(self._before[place])
-        what = "between its rows" if written else "it, an argument that is only read"
-        text = f"{what}, at byte {distance}" if where == "inside" else f"{distance} bytes {where} it"
+        what = "between its rows" if written else "only read, yet changed"
+        text = f"{what} at byte {distance}" if where == "inside" else f"{distance} bytes {where} it"
         return Finding(
             "input" if where == "inside" and not written else "guard",
             f"{name}: {text}: got {got:#x}, was {was:#x}; {int(changed.sum())} bytes written",

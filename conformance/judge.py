@@ -87,10 +87,14 @@ class _Call:
     # ---- plain ------------------------------------------------------------------------------------------------
 
     def _plain(self, placed: tuple[Any, ...]) -> Outcome:
+        before = [t.clone() for _, t in self._read(placed)]
         first = self._run(placed)
-        wrong = self._shapes(first)
-        if wrong:
-            return Outcome(tuple(wrong))
+        wrong = [
+            compare_bits(name, now, was, check="input", than="an argument that is only read, it was")
+            for (name, now), was in zip(self._read(placed), before, strict=True)
+        ]
+        if any(wrong) or any(wrong := [*self._shapes(first)]):
+            return _outcome(wrong)
         got = [t.cpu() for t in first]
         report = compare(self.spec, self.args, got, self._twin(got))
         more = self._guarded(placed, first, strided=False)
@@ -122,6 +126,14 @@ class _Call:
             outs = self.spec.run(*copies)
         return list(self._results(outs if isinstance(outs, tuple) else () if outs is None else (outs,), copies))
 
+    def _read(self, placed: tuple[Any, ...]) -> list[tuple[str, Tensor]]:
+        """Tensors that the op only reads, prepared weights included, with the names of their arguments."""
+        found = []
+        for arg, value in _pairs(self.spec, placed):
+            parts = (value,) if isinstance(value, Tensor) else _parts(value)
+            found += [(arg.name, part) for part in parts if not getattr(arg, "mutable", False)]
+        return found
+
     # ---- guards -----------------------------------------------------------------------------------------------
 
     def _guarded(self, placed: tuple[Any, ...], first: Sequence[Tensor] | None, strided: bool) -> Outcome:
@@ -134,7 +146,6 @@ class _Call:
         outs = [Guarded.output(t, shift=int(strided)) for t in first[: len(self.spec.outs)]]
         out = None if not outs else outs[0].tensor if len(outs) == 1 else tuple(o.tensor for o in outs)
         scratch = None if kernel.workspace is None else self._scratch(kernel.workspace(*args))
-        weights = [part.clone() for _, v in _pairs(self.spec, placed) for part in _parts(v)]
         returned = call(self.spec, args, self.target, out, None if scratch is None else scratch.tensor)
         got = self._results([o.tensor for o in outs], args)
         found = self._same(got, first, "strided" if strided else "out", "the plain call gave")
@@ -146,8 +157,6 @@ class _Call:
         found += [o.strayed(f"out {n}", written=True) for n, o in zip(self.names, outs, strict=False)]
         if scratch is not None:
             found.append(scratch.strayed("workspace", written=True))
-        after = [part for _, v in _pairs(self.spec, placed) for part in _parts(v)]
-        found += [compare_bits("weight", b, a, check="input", than="was") for a, b in zip(weights, after, strict=True)]
         return _outcome(found)
 
     def _guard_args(self, placed: tuple[Any, ...], strided: bool) -> dict[str, Guarded]:

@@ -32,7 +32,7 @@ def test_around_and_between_rows_is_poison() -> None:
 
 
 def test_every_foreign_byte_counts() -> None:
-    for place, says in ((GUARD - 1, "1 bytes before it"), (GUARD + 12, "between its rows, at byte 12")):
+    for place, says in ((GUARD - 1, "1 bytes before it"), (GUARD + 12, "between its rows at byte 12")):
         made = Guarded(torch.zeros(2, 3), strides=(5, 1))
         made.tensor.fill_(2)
         made.raw[place] = 7

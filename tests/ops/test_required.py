@@ -1,0 +1,65 @@
+"""The required set: what each tier asks of an op, and that nobody but the contract can shrink it."""
+
+from __future__ import annotations
+
+import pytest
+
+import deepinfer.ops  # noqa: F401 - defines the specs
+from deepinfer.conformance.calls import samples
+from deepinfer.conformance.registry import load_suites
+from deepinfer.hal.catalog import CATALOG
+from deepinfer.ops.required import (
+    LEVELS,
+    MODELS,
+    MODEST,
+    SHAPES_LABEL,
+    calls,
+    pools,
+    requirements,
+    row_count,
+    variants,
+)
+from deepinfer.ops.rows import ROWS, Rows
+from deepinfer.ops.spec import SPECS
+
+
+@pytest.fixture(autouse=True)
+def _loaded() -> None:
+    CATALOG.load("reference")
+
+
+def labels(op: str, tier: str) -> list[str]:
+    return [call.label for call in calls(SPECS[op], tier, samples(SPECS[op]))]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("op", sorted(SPECS))
+def test_quick_has_the_edges_and_one_larger_sample_and_full_has_all(op: str) -> None:
+    made = list(samples(SPECS[op]))
+    quick, full = labels(op, "quick"), labels(op, "full")
+    assert set(quick) <= set(full) and len(set(full)) == len(full)
+    assert {s.label for s in made} <= set(full)
+    assert not [label for label in quick if label.startswith("real")]
+    larger = [s for s in made if s.label in quick and row_count(SPECS[op], s) > MODEST]
+    assert len(larger) <= 1 and quick
+
+
+def test_variants_follow_the_spec() -> None:
+    assert variants(SPECS["rms_norm"]) == ["strided"] and variants(SPECS["hc_expand"]) == ["strided", "in place"]
+    assert pools(SPECS["compressed_store"]) == ["pages"] and pools(SPECS["sparse_attention"]) == ["pages", "ring"]
+    assert pools(SPECS["grouped_linear"]) == ["weight"] and pools(SPECS["rms_norm"]) == []
+    assert "37 rows [in place]" in labels("hc_expand", "quick")
+    assert [x for x in labels("sparse_attention", "full") if "far" in x] and not [
+        x for x in labels("sparse_attention", "quick") if "far" in x
+    ]
+
+
+def test_the_set_names_every_suite_and_every_op() -> None:
+    specs = [SPECS["rms_norm"], SPECS["moe_pack"]]
+    found = {(r.suite, r.op): r.labels for r in requirements("quick", specs, samples)}
+    assert {suite for suite, _ in found} == set(load_suites())
+    assert SHAPES_LABEL in (found["ops", "rms_norm"] or ())
+    assert ("invariance", "rms_norm") in found and ("invariance", "moe_pack") not in found
+    assert found["model", "tiny"] == LEVELS[:1]
+    whole = {(r.suite, r.op): r.labels for r in requirements("quick", list(SPECS.values()), samples)}
+    assert whole["model", "tiny"] == LEVELS and MODELS["quick"] == ("tiny",)
+    assert {op for suite, op in whole if suite == "invariance"} == {n for n in SPECS if isinstance(ROWS.get(n), Rows)}
