@@ -64,6 +64,11 @@ class Template(Protocol):
     @property
     def version(self) -> ModelVersion: ...
 
+    @property
+    def markup(self) -> ToolMarkup:
+        """The tags of tool calls, for grammars that constrain the output."""
+        ...
+
     def render(self, conversation: Conversation, special_tokens: SpecialTokens) -> Prompt: ...
 
 

@@ -102,6 +102,7 @@ class V4Template:
     """Renders the prompts of V4."""
 
     version: ModelVersion = VERSION
+    markup: ToolMarkup = MARKUP
 
     def render(self, conversation: Conversation, special_tokens: SpecialTokens) -> Prompt:
         system = Turn(SystemMessage(""), [], [])

@@ -48,6 +48,7 @@ class V41Template:
     """Renders the prompts of V4.1."""
 
     version: ModelVersion = VERSION
+    markup: ToolMarkup = MARKUP
 
     def render(self, conversation: Conversation, special_tokens: SpecialTokens) -> Prompt:
         messages = sort_results(conversation.messages)
