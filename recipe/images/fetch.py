@@ -194,7 +194,7 @@ def _parse(url: str) -> httpx.URL:
         known = parsed.scheme in ("http", "https") and bool(parsed.host) and not set(parsed.host) & set("% ")
     except (httpx.InvalidURL, ValueError, UnicodeError) as error:
         raise _FailedError("Fetch", True) from error
-    if not known or not 0 < (parsed.port or 80) < 65536:
+    if not known or parsed.port is not None and not 0 < parsed.port < 65536:
         raise _FailedError("Fetch", True)
     return parsed.copy_with(fragment=None)
 

@@ -1,7 +1,7 @@
 """From an encoded image to what the inference engine is sent: lossy WebP of a fitted size.
 
 The steps: the format is told from the first bytes; size limits are checked before any pixel is decoded; the first
-frame is decoded as it is stored (EXIF orientation is not applied); transparency is composited on white; the image is
+frame is decoded as it is stored (EXIF orientation is not applied); transparency is composited on (nearly) white; the image is
 scaled into the fitted size keeping its aspect ratio, centred on gray; and encoded with quality 90.
 """
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-GRAY = 127
+GRAY = 127  # around the image
+WHITE = 253  # behind transparency: not quite white, as the model has seen it
 QUALITY = 90
 _SIGNATURES = (("PNG", b"\x89PNG"), ("JPEG", b"\xff\xd8\xff"), ("GIF", b"GIF"))
 
@@ -115,15 +116,30 @@ def _decode(data: bytes, kind: str, max_dimension_px: int, where: str) -> NDArra
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         try:
             image = Image.open(io.BytesIO(data), formats=(kind,))
+        except Image.DecompressionBombError as error:
+            raise unusable("ImageDimensionsTooLarge", where) from error
         except Exception as error:  # what a broken file raises differs from format to format
             raise _broken("Decode", where, error) from error
         with image:
             if max(image.size) > max_dimension_px:
                 raise unusable("ImageDimensionsTooLarge", where)
             try:
+                if kind == "PNG" and not _is_whole_png(data):
+                    raise EOFError("no end of the file's chunks")
                 return _pixels(image)
             except Exception as error:
                 raise _broken("EmptyImage" if kind in ("PNG", "WEBP") else "Decode", where, error) from error
+
+
+def _is_whole_png(data: bytes) -> bool:
+    """Whether the chunks go on to the last one. Pillow takes a file that is cut behind its last pixels."""
+    start = 8
+    while start + 12 <= len(data):
+        size = int.from_bytes(data[start : start + 4])
+        if data[start + 4 : start + 8] == b"IEND":
+            return start + 12 + size <= len(data)
+        start += 12 + size
+    return False
 
 
 def _broken(kind: str, where: str, error: Exception) -> ImageError:
@@ -146,13 +162,13 @@ def _pixels(image: Image) -> NDArray[np.uint8]:
 
 
 def _on_white(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """RGB of RGBA pixels composited on white, row by row to bound the memory."""
+    """RGB of RGBA pixels composited on `WHITE`, row by row to bound the memory."""
     import numpy as np
 
     result = np.empty((*pixels.shape[:2], 3), np.uint8)
     for row, out in zip(pixels, result):
         alpha = row[:, 3:].astype(np.uint32)
-        out[:] = (row[:, :3] * alpha + (255 - alpha) * 255 + 127) // 255
+        out[:] = (row[:, :3] * alpha + (255 - alpha) * WHITE + 127) // 255
     return result
 
 

@@ -51,8 +51,8 @@ class ImageResolver:
             quota: images and bytes of earlier calls for the same request. A call that fails leaves it unchanged.
 
         Raises:
-            ImageError: the first that is wrong, in this order: the number of images; URLs; then loading, source by
-                source; then preprocessing, source by source.
+            ImageError: the first that is wrong, in this order: the number of images; then loading, source by source;
+                then preprocessing, source by source.
         """
         return run_blocking(self.resolve_async(sources, quota))
 
@@ -62,8 +62,6 @@ class ImageResolver:
         total = quota.image_count() + len(sources)
         if total > self.limits.max_images:
             raise too_many_images(self.limits.max_images, total)
-        for source in sources:
-            self._check_url(source)
         places = _places(sources)
         loaded = await self._load_all(sources, places, quota.byte_size())
         images: list[ImageInfo] = []
@@ -72,14 +70,12 @@ class ImageResolver:
         quota.add(len(sources), sum(map(len, loaded)))
         return MultiModalData(images)
 
-    def _check_url(self, source: ImageSource) -> None:
-        if source.url is None:
-            return
-        if not is_web_url(source.url):
-            raise invalid_url(source.path, quoted(source.url))
-        length = len(source.url.encode("utf-8", "surrogatepass"))
+    def _check_url(self, url: str, path: str) -> None:
+        if not is_web_url(url):
+            raise invalid_url(path, quoted(url))
+        length = len(url.encode("utf-8", "surrogatepass"))
         if length > self.limits.max_url_bytes:
-            raise url_too_long(source.path, self.limits.max_url_bytes, length)
+            raise url_too_long(path, self.limits.max_url_bytes, length)
 
     def _preprocess(self, source: ImageSource, where: str, data: bytes) -> ImageInfo:
         options = PreprocessOptions(
@@ -105,6 +101,7 @@ class ImageResolver:
     async def _load(self, source: ImageSource, where: str) -> bytes:
         limit = self.limits.max_image_bytes
         if source.url is not None:
+            self._check_url(source.url, source.path)
             data = await self._fetch(source.url, where)
         elif source.data_url is not None:
             data = decode_data_url(source.data_url, where, limit)
