@@ -1,8 +1,8 @@
 """From an encoded image to what the inference engine is sent: lossy WebP of a fitted size.
 
 The steps: the format is told from the first bytes; size limits are checked before any pixel is decoded; the first
-frame is decoded as it is stored (EXIF orientation is not applied); transparency is composited on (nearly) white; the image is
-scaled into the fitted size keeping its aspect ratio, centred on gray; and encoded with quality 90.
+frame is decoded as it is stored (EXIF orientation is not applied); transparency is composited on nearly white; the
+image is scaled into the fitted size keeping its aspect ratio, centred on gray; and encoded with quality 90.
 """
 
 from __future__ import annotations

@@ -271,9 +271,7 @@ def test_redirects_are_judged_one_by_one(server: Server) -> None:
     assert [path.partition("/to")[0] for path, _ in server.seen] == ["", ""]
 
 
-@pytest.mark.parametrize(
-    "target", ["file:///etc/passwd", "ftp://127.0.0.1/", "http:///", "data:,x", "http://\\x/", "javascript:0"]
-)
+@pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/", "data:,x", "http://\\x/", "javascript:0"])
 def test_redirects_to_other_schemes_fail(server: Server, target: str) -> None:
     assert kind(OPEN, f"{server.url}/to/{quote(target, safe='')}") == FAILED
     assert len(server.seen) == 1
