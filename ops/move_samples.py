@@ -17,7 +17,7 @@ Rng = np.random.Generator
 NOWHERE = 2**31 - 1
 
 
-def _pool(rng: Rng, device: torch.device, *shape: int) -> Tensor:
+def strided_bytes(rng: Rng, device: torch.device, *shape: int) -> Tensor:
     """Random bytes [rows, ...] with 8 foreign bytes before and 24 behind each row."""
     row = int(np.prod(shape[1:], dtype=np.int64))
     whole = np.full((shape[0], row + 32), POISON, np.uint8)
@@ -41,20 +41,20 @@ def copy_slots(rng: Rng, device: torch.device) -> Iterator[Sample]:
         rows = [[-1 if s == NOWHERE else s, t] for s, t in rows]
         return [*rows, [NOWHERE, -1], [-1, -1], [0, -1]]
 
-    yield Sample("no pairs", (_pool(rng, device, 4, 40), ints(np.zeros((0, 2)), device)))
-    yield Sample("unused pairs only", (_pool(rng, device, 4, 40), ints([[NOWHERE, -1], [-5, -1]], device)))
-    yield Sample("cleared only", (_pool(rng, device, 5, 33), ints([[-1, 3], [-1, 0]], device)))
-    yield Sample("one source for all", (_pool(rng, device, 5, 64), ints([[2, 0], [2, 1], [2, 4]], device)))
-    yield Sample("odd width", (_pool(rng, device, 9, 4099), ints(used(pairs(4, 9)), device)))
-    yield Sample("many pairs", (_pool(rng, device, 700, 48), ints(used(pairs(262, 700)), device)))
-    yield Sample("real state slots", (_pool(rng, device, 5, 134 * 528 * 4), ints(used(pairs(2, 5)), device)))
+    yield Sample("no pairs", (strided_bytes(rng, device, 4, 40), ints(np.zeros((0, 2)), device)))
+    yield Sample("unused pairs only", (strided_bytes(rng, device, 4, 40), ints([[NOWHERE, -1], [-5, -1]], device)))
+    yield Sample("cleared only", (strided_bytes(rng, device, 5, 33), ints([[-1, 3], [-1, 0]], device)))
+    yield Sample("one source for all", (strided_bytes(rng, device, 5, 64), ints([[2, 0], [2, 1], [2, 4]], device)))
+    yield Sample("odd width", (strided_bytes(rng, device, 9, 4099), ints(used(pairs(4, 9)), device)))
+    yield Sample("many pairs", (strided_bytes(rng, device, 700, 48), ints(used(pairs(262, 700)), device)))
+    yield Sample("real state slots", (strided_bytes(rng, device, 5, 134 * 528 * 4), ints(used(pairs(2, 5)), device)))
 
 
 def ring_move(rng: Rng, device: torch.device) -> Iterator[Sample]:
     """source, target, source_slot, target_slot, begin, end."""
 
     def case(label: str, items: int, long: int, short: int, rec: int, slots: int) -> Sample:
-        source, target = _pool(rng, device, slots, long, rec), _pool(rng, device, slots + 1, short, rec)
+        source, target = strided_bytes(rng, device, slots, long, rec), strided_bytes(rng, device, slots + 1, short, rec)
         end = rng.integers(0, 5 * long, items)
         begin = np.maximum(0, end - rng.integers(0, min(long, short) + 1, items))
         into = rng.permutation(slots + 1)[:items]
@@ -78,7 +78,7 @@ def ring_move(rng: Rng, device: torch.device) -> Iterator[Sample]:
     yield case("equal lengths", 5, 6, 6, 16, 6)
     yield case("one slot", 2, 1, 3, 16, 3)
     yield case("many items", 261, 7, 4, 8, 300)
-    edges = (_pool(rng, device, 3, 6, 16), _pool(rng, device, 6, 4, 16))
+    edges = (strided_bytes(rng, device, 3, 6, 16), strided_bytes(rng, device, 6, 4, 16))
     lists = ([0, 1, 2, 0, 1, 2], [5, 0, 3, 1, 4, 2], [0, 4, 7, 2**31 - 3, 9, 0], [0, 0, 11, 2**31 - 1, 10, 1])
     yield Sample("empty, reversed, whole and last ranges", (*edges, *(ints(x, device) for x in lists)))
     yield case("real rings", 4, 262, 134, 528, 6)
@@ -101,8 +101,8 @@ def load_records(rng: Rng, device: torch.device) -> Iterator[Sample]:
     def case(
         label: str, layout: RecordLayout, entries: int, channels: int, pages: int, count: int, longest: int
     ) -> Sample:
-        content = _page_bytes(rng, layout, pages, entries, channels)
-        view = _pool(rng, device, pages, content.shape[1])
+        content = page_bytes(rng, layout, pages, entries, channels)
+        view = strided_bytes(rng, device, pages, content.shape[1])
         view.copy_(torch.from_numpy(content))
         rows, total = plan(pages, entries, count, longest)
         return Sample(label, (view, ints(np.array(rows).reshape(-1, 4), device), total, entries, channels, layout.name))
@@ -125,7 +125,7 @@ def load_records(rng: Rng, device: torch.device) -> Iterator[Sample]:
     yield case("real ring", FP8_32, 134, 512, 3, 4, 128)
 
 
-def _page_bytes(rng: Rng, layout: RecordLayout, pages: int, entries: int, channels: int) -> np.ndarray:
+def page_bytes(rng: Rng, layout: RecordLayout, pages: int, entries: int, channels: int) -> np.ndarray:
     """Pages full of random records, uint8 [pages, entries * record bytes]."""
     made = records(rng, layout, (pages, entries), channels)
     if layout.interleaved:

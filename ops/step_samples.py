@@ -56,10 +56,10 @@ def step_tokens(rng: Rng, device: torch.device) -> Iterator[Sample]:
         ("many rows", many, 5, 4, 2, 100),
         ("real n-grams", [(4000, 4006)] * 7 + [(0, 300)], 5, 4, 1, 129280),
     ):
-        yield Sample(label, _tokens(rng, device, spans, n, size, padding, vocab))
+        yield Sample(label, token_args(rng, device, spans, n, size, padding, vocab))
 
 
-def _tokens(
+def token_args(
     rng: Rng, device: torch.device, spans: Sequence[tuple[int, int]], n: int, size: int, padding: int, vocab: int
 ) -> tuple[object, ...]:
     """Short sequences take device tokens or fresh ones by chance, long ones fresh ones; a few tokens are images."""
