@@ -67,7 +67,7 @@ def test_a_failure_is_made_small_and_replayed_first(tmp_path: Path, monkeypatch:
     found = judge_shapes(NORM, SHAPES["rms_norm"], "full", TARGET)
     (finding,) = found.findings
     assert finding.check == "limit" and finding.message.startswith(
-        "rows=17, width=1, apart=False, exponent=-30, seed 0:"
+        "rows=17, width=1, apart=False, exponent=0, seed 0:"
     )
     assert found.worst == 3.0
     for folder in ("out", "cache"):
