@@ -118,9 +118,9 @@ STEP_TOKENS = define(
         not read. ngrams[t, r] is the token at position p - r: of the sequence's own row if p - r >= seq_start[s];
         else of history[s], which lists tokens before seq_start, newest first, after skip[s] >= 0 entries that are
         passed over (drafts that were not accepted): with d = seq_start[s] - (p - r), history[s, skip[s] + d - 1]. -1
-        where p - r < 0 or the list ends. ngrams[t, 0] is tokens[t]. image[t] = tokens[t] >= vocab. Padding rows: -1,
-        -1 throughout, false. Tokens are passed on as they are, -1 and ids of images included; `engram_hash` cuts
-        n-grams at images. Z, n, F and H may be 0.""",
+        where p - r < 0, whatever the list holds there, or where it ends. ngrams[t, 0] is tokens[t]. image[t] =
+        tokens[t] >= vocab. Padding rows: -1, -1 throughout, false. Tokens are passed on as they are, -1 and ids of
+        images included; `engram_hash` cuts n-grams at images. Z, n, F and H may be 0.""",
     numerics=Exact(),
     cost=_token_cost,
     samples=samples.step_tokens,

@@ -80,7 +80,7 @@ def token_args(
     history = rng.integers(0, vocab + 2, (count, width))
     for sequence, (start, _) in enumerate(spans):
         history[sequence, : skip[sequence]] = POISON
-        history[sequence, skip[sequence] + start :] = -1
+        history[sequence, skip[sequence] + start :] = POISON  # before the first token
     return (
         step.positions, step.row_seq, step.seq_start, ints(slot, device), ints(fresh, device), ints(begin, device),
         ints(last, device), ints(drafts, device), ints(history, device), ints(skip, device), vocab, size,
