@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -56,12 +57,15 @@ def step_tokens(rng: Rng, device: torch.device) -> Iterator[Sample]:
         ("many rows", many, 5, 4, 2, 100),
         ("real n-grams", [(4000, 4006)] * 7 + [(0, 300)], 5, 4, 1, 129280),
     ):
-        yield Sample(label, token_args(rng, device, spans, n, size, padding, vocab))
+        args = token_args(rng, device, spans, n, size, padding, vocab)
+        yield Sample(label, args)
+        if label == "chunks and draft rows":
+            yield Sample("histories that end early", (*args[:8], args[8][:, :3].contiguous(), *args[9:]))
 
 
 def token_args(
     rng: Rng, device: torch.device, spans: Sequence[tuple[int, int]], n: int, size: int, padding: int, vocab: int
-) -> tuple[object, ...]:
+) -> tuple[Any, ...]:
     """Short sequences take device tokens or fresh ones by chance, long ones fresh ones; a few tokens are images."""
     step = make_step(rng, device, spans, padding)
     count, slots, width = len(spans), len(spans) + 3, size - 1 + n

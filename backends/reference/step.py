@@ -75,13 +75,11 @@ def step_tokens(
         ngrams[live[row], column] = source[tuple(bounds)]
 
     put(in_step & ~on_device, fresh, ("fresh_begin + row", fresh_begin.long()[owner] + offset))
-    put(in_step & on_device & (offset == 0), last_token, ("slot", slot[owner]))
-    put(
-        in_step & on_device & (offset > 0), drafts, ("slot", slot[owner]), ("row of a sequence, in drafts,", offset - 1)
-    )
+    put(on_device & (offset == 0), last_token, ("slot", slot[owner]))
+    put(on_device & (offset > 0), drafts, ("slot", slot[owner]), ("row of a sequence, in drafts,", offset - 1))
     if skip.numel():
         check_index(op, "skip", skip, 2**31)
     past = skip.long()[owner] - offset - 1
     put(before & (past < history.shape[1]), history, ("row_seq", owner), ("skip + distance", past))
     tokens = ngrams[:, 0].clone()
-    return finish((tokens, ngrams, (tokens >= vocab) & (row_seq >= 0)), out)
+    return finish((tokens, ngrams, tokens >= vocab), out)
