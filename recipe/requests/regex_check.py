@@ -1,4 +1,9 @@
-"""Whether a text is a regular expression of ECMA-262, as `pattern` of JSON Schema asks, without backreferences."""
+"""Whether a text is a regular expression, as `pattern` of JSON Schema asks.
+
+The dialect is that of the codec that ours equals: ECMA-262 without octal escapes, named backreferences and braces that
+are no quantifier, and with a few spellings that ECMA-262 lacks. `re` judges what is left once its spellings are put in
+place; a lookbehind of variable width, which `re` does not have, is refused.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,16 @@ import re
 import warnings
 from functools import lru_cache
 
-# What ECMA-262 has and `re` spells otherwise, and what `re` has and ECMA-262 does not.
-_REWRITE = re.compile(
-    r"\\(?:[pP]\{[^}]*\}|[dDwWsSbBfnrtv0]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|c[A-Za-z]|.)|\(\?<(?![=!])", re.S
+_ESCAPE = r"\\(?:[pP](?:\{[^}]*\}|[A-Za-z])|[xu]\{[0-9A-Fa-f]+\}|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|c[A-Za-z]|.)"
+_TOKEN = re.compile(
+    rf"(?P<set>\[(?:{_ESCAPE}|[^\]\\])*\])|(?P<escape>{_ESCAPE})|(?P<named>\(\?<(?![=!]))|\(\?[>#]|\{{", re.S
 )
-_MAX_REPEAT = 1000
+_ESCAPES = re.compile(_ESCAPE, re.S)
+_QUANTIFIER = re.compile(r"\{\d+(?:,\d*)?\}")
+
+
+class _NotARegex(ValueError):
+    """A spelling that the dialect does not have."""
 
 
 @lru_cache(1024)
@@ -18,22 +28,32 @@ def is_ecma_regex(pattern: str) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            re.compile(_REWRITE.sub(_rewrite, pattern))
-    except (re.error, OverflowError, RecursionError, _NotEcma):
+            re.compile(_TOKEN.sub(_rewrite, pattern))
+    except (re.error, OverflowError, RecursionError, _NotARegex):
         return False
     return True
 
 
-class _NotEcma(ValueError):
-    """An escape that ECMA-262 does not have."""
-
-
 def _rewrite(match: re.Match[str]) -> str:
+    """A piece of a pattern as `re` spells it."""
     text = match[0]
-    if text == "(?<":
+    if match["set"]:
+        return _ESCAPES.sub(lambda inner: _rewrite_escape(inner[0]), text)
+    if match["escape"]:
+        return _rewrite_escape(text)
+    if match["named"]:
         return "(?P<"
-    if text[1] in "pPuxc":
-        return r"\w" if len(text) > 2 else text
-    if text[1] in "AZ" or text[1] in "123456789k":
-        raise _NotEcma(text)
+    if text == "{" and _QUANTIFIER.match(match.string, match.start()):
+        return text
+    raise _NotARegex(text)
+
+
+def _rewrite_escape(text: str) -> str:
+    kind = text[1]
+    if kind in "pPuxc" and len(text) > 2:
+        return r"\w" if kind in "pP" else "u"
+    if kind in "Az":
+        return "(?:)"
+    if kind in "0aZk" or not kind.isascii():
+        raise _NotARegex(text)
     return text
