@@ -45,7 +45,7 @@ def _convert(body: MessagesBody, options: ConversionOptions) -> ConversationRequ
     messages += History(declared, version, options).read(body.messages)
     thinking = common.resolve_thinking(body.thinking, body.output_config, options)
     reasoned: Sequence[Message] = common.fill_reasoning(
-        messages, thinking.on, bool(declared), options.reasoning_content_behavior, "content[].thinking"
+        messages, thinking.on, bool(body.tools), options.reasoning_content_behavior, "content[].thinking"
     )
     tools = select_tools(declared, _tool_choice(body), thinking.on, parameters_required=True)
     stop = common.check_stop_sequences(body.stop_sequences)
