@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..protocols.chat import ChatAnswer
+from ..requests.converted import ConversationRequest
 from ..stream.chunks import FinishReason, ReadyChunk
 from ..stream.logprobs import Logprobs
-from ..stream.usage import Usage
+from ..stream.usage import PromptUsage, Usage
 from .base import ChunkGenerator, End, Event, compact, logprobs_json, quoted
-
-SSE_DONE = "[DONE]"
-"""Data of the last message of the stream."""
+from .side import EventSide
 
 _FINISH = {FinishReason.STOP: "stop", FinishReason.LENGTH: "length", FinishReason.CONTENT_FILTER: "content_filter"}
 
@@ -314,3 +314,16 @@ class ChatResponse:
             "logprobs": logprobs or None,
             "finish_reason": self.finish_reason,
         }
+
+
+def _generator(request: ConversationRequest, id: str, model: str) -> ChatChunkGenerator:
+    answer = request.answer
+    include_usage = not request.stream or (isinstance(answer, ChatAnswer) and answer.include_usage)
+    return ChatChunkGenerator(id, model, thinking=request.conversation.thinking_mode, include_usage=include_usage)
+
+
+def _response(id: str, model: str, created: int, prompt_usage: PromptUsage) -> ChatResponse:
+    return ChatResponse(id, model, created)  # the usage comes with the last chunk
+
+
+EVENTS = EventSide("chat", _generator, _response, "[DONE]")

@@ -6,13 +6,12 @@ from typing import Any
 
 from ..errors import InvalidJsonError
 from ..json_text import parse_json
+from ..requests.converted import ConversationRequest
 from ..stream.chunks import FinishReason, ReadyChunk
 from ..stream.logprobs import Logprobs
 from ..stream.usage import NO_PROMPT_USAGE, PromptUsage
 from .base import ChunkGenerator, End, Event, compact, quoted
-
-SSE_DONE = None
-"""The stream has no last message of its own."""
+from .side import EventSide
 
 _STOP = {FinishReason.STOP: "end_turn", FinishReason.LENGTH: "max_tokens", FinishReason.CONTENT_FILTER: "refusal"}
 
@@ -138,6 +137,15 @@ class MessagesChunkGenerator(ChunkGenerator[MessagesEvent]):
         self._index = -1  # of the last block
         self._kind: str | None = None  # of the open block
 
+    def with_signature(self, signature: str) -> MessagesChunkGenerator:
+        """A generator that signs with this; consumes the one that it is made of.
+
+        Raises:
+            ConsumedError: the generator served a stream, or became another.
+        """
+        self.consume()
+        return MessagesChunkGenerator(self.id, self.model, thinking=self.thinking, signature=signature)
+
     def begin(self, ready: ReadyChunk, out: list[MessagesEvent]) -> None:
         usage = _usage(ready.prompt_usage or NO_PROMPT_USAGE, 0)
         out.append(_Start(_empty(self.id, self.model, usage)))
@@ -233,3 +241,14 @@ def _finished(block: dict[str, Any], text: str) -> dict[str, Any]:
         return {**block, "input": parse_json(text)}
     except InvalidJsonError:
         return block
+
+
+def _generator(request: ConversationRequest, id: str, model: str) -> MessagesChunkGenerator:
+    return MessagesChunkGenerator(id, model, thinking=request.conversation.thinking_mode)
+
+
+def _response(id: str, model: str, created: int, prompt_usage: PromptUsage) -> MessagesResponse:
+    return MessagesResponse(id, model, prompt_usage)  # a message does not say when it was made
+
+
+EVENTS = EventSide("messages", _generator, _response, None)

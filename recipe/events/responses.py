@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..protocols.responses import ResponsesAnswer
 from ..protocols.responses.echo import ResponsesEcho
 from ..requests.common import shortest_single
+from ..requests.converted import ConversationRequest
 from ..stream.chunks import FinishReason, ReadyChunk
 from ..stream.logprobs import Logprobs
-from ..stream.usage import Usage
+from ..stream.usage import PromptUsage, Usage
 from .base import ChunkGenerator, End, Event, compact, logprobs_json, quoted
 from .responses_items import Call, CustomCall, Item, Message, Reasoning, ToolSearch
-
-SSE_DONE = None
-"""The stream has no last message of its own."""
+from .side import EventSide
 
 _INCOMPLETE = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
 
@@ -152,6 +152,30 @@ class ResponsesChunkGenerator(ChunkGenerator[ResponsesEvent]):
         self._items: list[Item] = []
         self._output: list[dict[str, Any]] = []  # of the items that are done
         self._open: Item | None = None
+
+    def _with(self, **changes: Any) -> ResponsesChunkGenerator:
+        self.consume()
+        answer = replace(self._answer, **changes)
+        return ResponsesChunkGenerator(self.id, self.model, thinking=self.thinking, answer=answer)
+
+    def with_echo(self, echo: ResponsesEcho) -> ResponsesChunkGenerator:
+        """A generator whose responses repeat these settings; consumes the one that it is made of.
+
+        Raises:
+            ConsumedError: the generator served a stream, or became another.
+        """
+        return self._with(echo=echo)
+
+    def with_namespace_tool_map(self, names: Mapping[str, tuple[str, str]]) -> ResponsesChunkGenerator:
+        """A generator that splits these names; consumes the one that it is made of.
+
+        Args:
+            names: namespace and local name by the name that the model knows.
+
+        Raises:
+            ConsumedError: the generator served a stream, or became another.
+        """
+        return self._with(namespace_tool_map=dict(names))
 
     def _response(self, **changes: Any) -> dict[str, Any]:
         return _base(self.id, self.model, self.created, self._answer.echo) | changes
@@ -319,3 +343,15 @@ class ResponsesResponse:
             if isinstance(item.get(field), str):
                 return {**item, field: text}
         return item
+
+
+def _generator(request: ConversationRequest, id: str, model: str) -> ResponsesChunkGenerator:
+    answer = request.answer if isinstance(request.answer, ResponsesAnswer) else None
+    return ResponsesChunkGenerator(id, model, thinking=request.conversation.thinking_mode, answer=answer)
+
+
+def _response(id: str, model: str, created: int, prompt_usage: PromptUsage) -> ResponsesResponse:
+    return ResponsesResponse(id, model, created)  # the usage comes with the last event
+
+
+EVENTS = EventSide("responses", _generator, _response, None)

@@ -9,21 +9,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from deepinfer.recipe.events.chat import ChatChunkGenerator, ChatResponse
-from deepinfer.recipe.events.messages import MessagesChunkGenerator, MessagesResponse
-from deepinfer.recipe.events.responses import ResponsesChunkGenerator, ResponsesResponse
+from deepinfer.recipe.events.side import event_side
 from deepinfer.recipe.options import ParsingOptions, ThinkingInitialStage
 from deepinfer.recipe.protocols.base import protocol
-from deepinfer.recipe.protocols.responses import ResponsesAnswer
 from deepinfer.recipe.quirks import NO_QUIRKS, Quirks
 from deepinfer.recipe.special_tokens import SpecialTokens
 from deepinfer.recipe.stream.chunks import FinishChunk, FinishReason, ReadyChunk, TextChunk, TokensChunk
 from deepinfer.recipe.stream.parser import StreamProcessor
-from deepinfer.recipe.stream.usage import PromptUsage
+from deepinfer.recipe.stream.usage import NO_PROMPT_USAGE, PromptUsage
 from deepinfer.recipe.tokenizer import Tokenizer
 
 CALL_ID = re.compile(r'"call_([0-9]{2,})_(ET_)?[A-Za-z0-9]{20}[0-9]{4}"')
 CLOCK = re.compile(r'"(created|created_at|completed_at)":[0-9]+')
+MODELS = {"v4": "DeepSeek-V4-Pro", "v4.1": "DeepSeek-V4.1-Flash"}
 STAGES = {
     "ReasoningStart": ThinkingInitialStage.REASONING_START,
     "ReasoningContinuation": ThinkingInitialStage.REASONING_CONTINUATION,
@@ -86,35 +84,14 @@ def chunk(spec: Any) -> Any:
     return TextChunk(*args)
 
 
-def chat(case: dict[str, Any]) -> tuple[Any, Any]:
-    """Generator and empty response of a Chat Completions case."""
-    request = case["request"]
-    thinking = request.get("thinking", {}).get("type") != "disabled"
-    options = request.get("stream_options") or {}
-    include_usage = options.get("include_usage", False) or not request.get("stream", False)
-    generator = ChatChunkGenerator("id-1", "m", thinking=thinking, include_usage=include_usage)
-    return generator, ChatResponse("id-1", "m", 0)
-
-
-def messages(case: dict[str, Any]) -> tuple[Any, Any]:
-    """Generator and empty response of a Messages case."""
-    thinking = case["request"].get("thinking", {}).get("type") != "disabled"
-    signature = case.get("options", {}).get("signature")
-    generator = MessagesChunkGenerator("id-1", "m", thinking=thinking, signature=signature)
-    return generator, MessagesResponse("id-1", "m")
-
-
-def responses(case: dict[str, Any]) -> tuple[Any, Any]:
-    """Generator and empty response of a Responses case."""
-    model = {"v4": "DeepSeek-V4-Pro", "v4.1": "DeepSeek-V4.1-Flash"}[case["model_version"]]
-    converted = protocol("responses").convert({"model": model, **case["request"]})
-    assert isinstance(converted.answer, ResponsesAnswer)
-    thinking = converted.conversation.thinking_mode
-    generator = ResponsesChunkGenerator("id-1", "m", thinking=thinking, answer=converted.answer)
-    return generator, ResponsesResponse("id-1", "m", 0)
-
-
-MAKERS = {"chat": chat, "messages": messages, "responses": responses}
+def answer(case: dict[str, Any]) -> tuple[Any, Any]:
+    """Generator and empty response of a case."""
+    side = event_side(case["protocol"])
+    request = {"model": MODELS[case["model_version"]], **case["request"]}
+    generator = side.generator(protocol(case["protocol"]).convert(request), "id-1", "m")
+    if "signature" in case.get("options", {}):
+        generator = generator.with_signature(case["options"]["signature"])
+    return generator, side.response("id-1", "m", 0, NO_PROMPT_USAGE)
 
 
 def steps(processor: Any, response: Any, chunks: list[Any]) -> dict[str, Any]:
@@ -139,7 +116,7 @@ def steps(processor: Any, response: Any, chunks: list[Any]) -> dict[str, Any]:
 
 def run(case: dict[str, Any], quirks: Quirks = NO_QUIRKS) -> dict[str, Any]:
     """A case through the codec."""
-    generator, response = MAKERS[case["protocol"]](case)
+    generator, response = answer(case)
     options = parsing_options(case["parsing_options"], quirks)
     vocabulary = tokenizer(case["tokenizer"]) if case.get("tokenizer") else None
     return steps(StreamProcessor(generator, options, vocabulary), response, [chunk(spec) for spec in case["chunks"]])
@@ -183,7 +160,7 @@ def run_wheel(case: dict[str, Any]) -> dict[str, Any]:
     """A case through the wheel."""
     module = wheel()
     name = {"chat": "ChatCompletion", "responses": "Responses", "messages": "Messages"}[case["protocol"]]
-    model = {"v4": "DeepSeek-V4-Pro", "v4.1": "DeepSeek-V4.1-Flash"}[case["model_version"]]
+    model = MODELS[case["model_version"]]
     request = getattr(module, f"{name}Request")
     converted = request({"model": model, **case["request"]}).convert(module.ConversionOptions())
     generator = request.chunk_generator(converted, "id-1", "m")
