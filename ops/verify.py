@@ -94,10 +94,10 @@ VERIFY_DRAFTS = define(
         accepted. (2) shared: the same token, accepted if it is x; the drafter drew with purpose 0 too, and log2q and
         draft_row are not read. (3) count <= 1 (greedy, one kept token, invalid): tokens = max_id, accepted if count is
         1 and max_id is x. (4) Else, with l_i = e_i - log2(S) the base-2 log-probabilities of the kept tokens (-inf for
-        others; e_i and S as in token_logprobs) and m_i = log2q[draft_row[l], i]: x is accepted if l_x > -inf and l_x -
-        m_x >= 0 or exp2(l_x - m_x) > v, v the uniform number of word 0 with purpose 2 (as v_i in sample_draw). Then
-        tokens = x. If not, r_i = exp2(l_i) - exp2(m_i), and tokens = the i with r_i > 2**-100 and the largest log2(r_i)
-        - log2(E_i), E_i as in sample_draw with purpose 3, ties to the lower id; max_id if no r_i is so large. draft_row
+        others; e_i and S as in token_logprobs) and m_i = log2q[draft_row[l], i]: x is accepted if l_x > -inf and
+        exp2(min(l_x - m_x, 0)) > v, v the uniform number of word 0 with purpose 2 (as v_i in sample_draw). Then tokens
+        = x. If not, r_i = exp2(l_i) - exp2(m_i), and tokens = the i with r_i > 2**-100 and the largest log2(r_i) -
+        log2(E_i), E_i as in sample_draw with purpose 3, ties to the lower id; max_id if no r_i is so large. draft_row
         -1, or no log2q: the draft was certain, m_x = 0 and m_i = -inf otherwise. log2q holds no NaN and nothing above
         0. log2q and draft_row go together.""",
     numerics=Exact(),

@@ -118,8 +118,7 @@ def _test_block(
     own = pick(target, draft)
     ratio = own - pick(proposal, draft)
     uniform = uniforms(draw_words(seeds, positions, int(Purpose.ACCEPTANCE), 1)).squeeze(1)
-    passed = (ratio >= _ZERO) | (exp2(torch.minimum(ratio, _ZERO)) > uniform)
-    accepted = passed & (own > _NEVER)
+    accepted = (own > _NEVER) & (exp2(torch.minimum(ratio, _ZERO)) > uniform)
     residual = exp2(target) - exp2(proposal)
     some = residual > _LEAST
     score = log2(torch.where(some, residual, _LEAST))

@@ -46,8 +46,8 @@ def accepts(target: Array, proposal: Array, draft: int, seed: int, position: int
     """Whether a draft passes the test."""
     if target[draft] == -np.inf:
         return False
-    ratio = F32(target[draft] - proposal[draft])
-    return bool(ratio >= 0 or oracle.exp2(np.array([ratio]))[0] > uniform(seed, position))
+    ratio = F32(min(target[draft] - proposal[draft], 0))
+    return bool(oracle.exp2(np.array([ratio]))[0] > uniform(seed, position))
 
 
 def residual_draw(target: Array, proposal: Array, best: int, seed: int, position: int) -> int:

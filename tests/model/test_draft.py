@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -12,7 +12,9 @@ from deepinfer.backends import reference
 from deepinfer.hal.errors import InvalidArgumentError, NotSupportedError
 from deepinfer.model.caches import Caches
 from deepinfer.model.draft import DraftPool, DraftRequest, Drafts, DraftSampling
+from deepinfer.model.layer import Layer
 from deepinfer.model.loading import load_model
+from deepinfer.model.step import Step
 from deepinfer.model.transformer import Model
 from deepinfer.ops import layouts, sampling
 from golden_adapter import entries
@@ -117,6 +119,27 @@ def test_window_keys_before_the_first_valid_position_are_not_seen(model: Model) 
     ring = driver.caches.rings["mtp.1"][track.slot]
     ring[[p % ring.shape[0] for p in range(LENGTH - WINDOW, LENGTH - 6)]] = 0xFF
     assert same(model.draft(request, greedy, driver.caches, BLOCK, keep_logits=True), 0, want, 0)
+
+
+def test_taps_are_taken_at_the_entry_of_their_layers(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: dict[int, torch.Tensor] = {}
+    taps: list[torch.Tensor | None] = []
+
+    def watch(number: int, layer: Layer) -> Callable[..., object]:
+        def run(streams: torch.Tensor, pending: torch.Tensor, step: Step) -> object:
+            entered[number] = streams.clone()
+            return layer(streams, pending, step)
+
+        return run
+
+    assert model.drafter is not None
+    monkeypatch.setattr(model, "layers", [watch(i, layer) for i, layer in enumerate(model.layers)])
+    monkeypatch.setattr(model.drafter, "remember", lambda step: taps.append(step.taps))
+    Driver(model).run(text(1, 6))
+    assert taps[0] is not None
+    for place, layer in enumerate(model.config.text.dspark_target_layer_ids):
+        mean = entered[layer].float().mean(1).bfloat16()
+        assert taps[0][:, place].equal(mean), layer
 
 
 def test_the_taps_reach_the_drafts(model: Model, alone: Drafts) -> None:
