@@ -28,7 +28,7 @@ def moe_dispatch(
     names = {"experts": experts, "replicas": replicas, "own": own, "ranks": ranks, "per_rank": per_rank}
     expert = physical_experts(names)
     known = expert >= 0
-    owner = torch.where(known, expert // per_rank, ranks)
+    owner = expert // per_rank  # -1 stays -1
     here = owner.unsqueeze(2) == torch.arange(ranks, device=device)  # [T, k, ranks]
     goes = here.any(1)
     counts = torch.stack((goes.sum(0), here.sum((0, 1))), dim=1).to(torch.int32)

@@ -34,14 +34,14 @@ from .moe import judge_gate
 def _quantised(y: Tensor, q: Tensor, scale: Tensor) -> Report:
     """Codes and scales of the op's own rows, every bit."""
     groups = f64(y).reshape(y.shape[0], y.shape[1] // 32, 32)
-    lost = ~np.isfinite(groups).all(-1)
-    groups = np.where(lost[..., None], 0.0, groups)
+    lost = ~np.isfinite(groups).all(-1, keepdims=True)
+    groups = np.where(lost, 0.0, groups)
     # 448 = 0.875 * 2^9, so the smallest 2^e with 448 * 2^e >= m * 2^x, m in [0.5, 1), is read off m.
     m, x = np.frexp(np.maximum(np.abs(groups).max(-1, initial=0.0), float(np.float32(1e-4))))
     e = np.where(m <= 0.875, x - 9, x - 8)
     rounded = signed_codes(groups * 2.0 ** -e[..., None], POSITIVE, 0x80)
-    codes = torch.from_numpy(np.where(lost[..., None], 0x7F, rounded).astype(np.uint8).reshape(y.shape))
-    scales = torch.from_numpy(np.where(lost, 255, e + 127).astype(np.uint8))
+    codes = torch.from_numpy(np.where(lost, 0x7F, rounded).astype(np.uint8).reshape(y.shape))
+    scales = torch.from_numpy(np.where(np.squeeze(lost, -1), 255, e + 127).astype(np.uint8))
     return Report.of(
         compare_bits("q", q.view(torch.uint8), codes, than="its own y gives"),
         compare_bits("scale", scale, scales, than="its own y gives"),
@@ -118,8 +118,14 @@ def index_topk(args: Args, got: Sequence[Tensor], twin: Sequence[Tensor]) -> Rep
         ordered = torch.cat((chosen, torch.full((k - len(chosen),), -1))).equal(row.long())
         legal = ordered and len(chosen) == count and bool((chosen[1:] > chosen[:-1]).all())
         if not legal or not bool((chosen < reach).all()) or not bool(seen[t][chosen].all()):
-            want = f"{count} visible entries, ascending, then -1"
-            return report + Report((Finding("decision", f"indices[{t}]: got {row.tolist()[:16]}, want {want}"),))
+            return report + Report(
+                (
+                    Finding(
+                        "decision",
+                        f"indices[{t}]: got {row.tolist()[:16]}, want {count} visible entries, ascending, then -1",
+                    ),
+                )
+            )
         if not count:
             continue
         want, limit = oracle.want[t], oracle.limit[t]
@@ -162,4 +168,5 @@ def _records(pages: Tensor, columns: Tensor, ratio: int, reach: int) -> Tensor:
     data, scale = (plane[page, entry[: len(page)] % per_page] for plane in index_planes(pages, channels, ratio))
     if not len(page):
         return torch.zeros(reach, dtype=torch.long)
-    return torch.unique(torch.cat((data, scale), 1), dim=0, return_inverse=True)[1]
+    _, number = torch.unique(torch.cat((data, scale), 1), dim=0, return_inverse=True)
+    return torch.as_tensor(number)

@@ -62,6 +62,16 @@ def test_copies_against_a_loop_and_no_other_byte_changes(seed: int) -> None:
         assert pairs.numel() == 0 or (pairs[:, 1] == -1).all() or not after.equal(before)
 
 
+def test_wide_slots_are_copied_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    from deepinfer.backends.reference import moves
+
+    monkeypatch.setattr(moves, "COLUMNS", 16)
+    pool = torch.randint(1, 256, (4, 41), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    want = pool[[0, 0, 2, 3]] * torch.tensor([[1], [1], [1], [0]], dtype=torch.uint8)
+    ops.copy_slots(pool, i32([[0, 1], [-1, 3]]))
+    assert pool.equal(want)
+
+
 def test_copies_past_two_gigabytes() -> None:
     content = torch.arange(3 * 72, dtype=torch.uint8).view(3, 72)
     pool = far_rows(content)
