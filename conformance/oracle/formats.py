@@ -110,7 +110,7 @@ def scale_exponent(amax: float, limit: int) -> int:
 
 def q8(x: Floats) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
     """Codes and scale bytes of rows [n, K] of fp32 values, groups of 32."""
-    groups = x.reshape(x.shape[0], -1, 32)
+    groups = x.reshape(x.shape[0], x.shape[1] // 32, 32)
     codes = np.empty(groups.shape, np.uint8)
     scale = np.empty(groups.shape[:2], np.uint8)
     for index in np.ndindex(*groups.shape[:2]):
