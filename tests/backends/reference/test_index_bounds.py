@@ -21,10 +21,15 @@ reference.backend.load()
 WRONG = (-1, -2, -(2**31), 10**6, 2**31 - 1)
 # What some argument of a sample's values must refuse, wherever an entry is live.
 REFUSED = {
+    "accept_prefix": {"begin", "rows"},
     "adjust_logits": {"stat_offsets", "stat_ids", "bias_offsets", "bias_ids"},
     "compress_pool": {"row_seq", "state_slot"},
     "compressed_store": {"row_seq", "block_table", "positions"},
     "compressor_ring_store": {"row_seq", "state_slot"},
+    "correct_k": {"remap"},
+    "correct_q": {"remap"},
+    "draft_distribution": {"slots", "tokens"},
+    "draft_store": {"slots"},
     "engram_gather": {"rows"},
     "grouped_linear": {"source_row", "offsets"},
     "index_key_store": {"row_seq", "block_table", "positions"},
@@ -36,6 +41,7 @@ REFUSED = {
     "smaller_mass": {"tokens"},
     "sparse_attention": {"row_seq", "state_slot", "block_table", "indices", "row_begin"},
     "token_logprobs": {"tokens"},
+    "verify_drafts": {"drafts", "draft_row"},
     "window_pack": {"positions"},
     "window_store": {"row_seq", "state_slot"},
 }
