@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 import deepinfer.ops
-from deepinfer.conformance.case import Outcome
+from deepinfer.conformance.case import Outcome, Target
 from deepinfer.conformance.suites import invariance
+from deepinfer.hal.catalog import CATALOG
+from deepinfer.hal.registry import REFERENCE, REGISTRY
 from deepinfer.ops.rows import ROWS, NoRows
 from deepinfer.ops.spec import SPECS
 from planted import planted, right
@@ -170,3 +172,14 @@ def test_a_backend_without_the_kernel_is_a_skip() -> None:
     with planted(quant_fp8=right) as target:
         case = next(iter(invariance.cases("quick", [SPECS["rms_norm"]])))
         assert case.run(target).skipped.startswith("declared unsupported")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("op", ["sparse_attention", "linear_fp8", "grouped_linear", "index_score"])
+def test_the_reference_on_a_gpu(op: str) -> None:
+    target = Target(REFERENCE, torch.device("cuda", 0))
+    CATALOG.load(REFERENCE)
+    with REGISTRY.using(REFERENCE, ""):
+        for case in invariance.cases("quick", [SPECS[op]]):
+            outcome = case.run(target)
+            assert outcome.passed, (case.id, *map(str, outcome.findings))

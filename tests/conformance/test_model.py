@@ -11,11 +11,14 @@ from torch import Tensor
 
 import deepinfer.ops
 from deepinfer.conformance import greedy, levels
+from deepinfer.conformance.case import Target
 from deepinfer.conformance.decisions import DECIDING, Replay, gate_keys, margins, visible_scores
 from deepinfer.conformance.greedy import Clear, compare_tokens
 from deepinfer.conformance.suites import model as suite
 from deepinfer.conformance.trace import OpCall
 from deepinfer.conformance.variants import variants
+from deepinfer.hal.catalog import CATALOG
+from deepinfer.hal.registry import REFERENCE, REGISTRY
 from deepinfer.ops.spec import SPECS
 from planted import planted, right
 
@@ -150,3 +153,14 @@ def test_some_ops_alone_give_the_first_level_alone() -> None:
     assert [c.label for c in suite.cases("quick", [SPECS["rope"]])] == ["ops on recorded inputs"]
     labels = [c.id for c in suite.cases("full", ALL)]
     assert len(labels) == 8 and "model/kernel/greedy tokens" in labels
+
+
+@pytest.mark.gpu
+def test_the_reference_on_a_gpu_and_on_the_cpu() -> None:
+    """The one comparison of two devices that needs no kernels."""
+    target = Target(REFERENCE, torch.device("cuda", 0))
+    CATALOG.load(REFERENCE)
+    with REGISTRY.using(REFERENCE, ""):
+        for case in suite.cases("quick", ALL):
+            outcome = case.run(target)
+            assert outcome.passed, (case.id, *map(str, outcome.findings))
