@@ -56,6 +56,7 @@ def draft_confidence(*args: Any) -> list[Within]:
         score = scale * (feature @ row.T)[:, 0]
         run = torched(largest_run(feature, row)[:, 0])
         error = scale * Accumulated.error(terms_of("draft_confidence", args), run).numpy() + U32 * np.abs(score)
+        error = np.where(np.isfinite(score), error, 0.0)  # an infinite score is one of the ends, whatever its error
         low, middle, high = (1 / (1 + np.exp(-np.clip(score + d, -CLAMP, CLAMP))) for d in (-error, 0.0, error))
     # What the score's error moves the sigmoid, and six roundings of its own.
     limit = np.maximum(high - middle, middle - low) + 6 * U32 * np.maximum(high, middle) + FLOOR
