@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .encoding import Encoding
-from .errors import InvalidArgumentError, InvalidBodyError
+from .errors import InvalidArgumentError, InvalidBodyError, InvalidJsonError
 from .events.side import Response, event_side, event_sides
 from .json_text import JsonValue, parse_json, print_json
 from .options import ConversionOptions
@@ -108,7 +108,10 @@ def render(body: str | bytes, protocol_name: str | None = None, version_name: st
     Raises:
         RecipeError: the request, the protocol's name or the version's name is wrong.
     """
-    value = parse_json(body)
+    try:
+        value = parse_json(body)
+    except InvalidJsonError as error:
+        raise InvalidJsonError(f"the request is not JSON: {error}") from None
     name = detect_protocol(value) if protocol_name is None else protocol_name
     known = protocol(name)
     options = ConversionOptions()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -81,10 +82,15 @@ def _parsed(body: dict[str, Any], tokenizer: Tokenizer | None, *, delay: float) 
         done = min(len(output), done + size)
         line: dict[str, Any] = {"done": done, "events": events}
         if delay or chunk is last:
-            line["responses"] = {name: answer.response() for name, answer in answers.items()}
+            line["responses"] = {name: _indented(answer.response()) for name, answer in answers.items()}
         yield line
         if delay and chunk is not last:
             time.sleep(delay)
+
+
+def _indented(text: str) -> str:
+    """JSON for people; numbers as they were printed."""
+    return json.dumps(json.loads(text), ensure_ascii=False, indent=2)
 
 
 def _rendered(body: dict[str, Any]) -> workbench.Rendered:

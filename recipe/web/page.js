@@ -111,7 +111,7 @@ function showAnswers(line) {
       box.querySelector(".events").append(...events.map(([event, data]) => `${event ? `${event} ` : ""}${data}\n`));
     }
     const response = line.responses?.[name];
-    if (response) box.querySelector(".response").textContent = JSON.stringify(JSON.parse(response), null, 2);
+    if (response) box.querySelector(".response").textContent = response;
   }
 }
 
