@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..ops.required import GROUPS, TABLES, ids_of
-from ..ops.rows import POOLS, named
+from ..ops.required import GROUPS, TABLES, ids_in, ids_of
+from ..ops.rows import named
 from ..ops.spec import OpSpec
 
 BORDER = 1 << 31
@@ -45,16 +45,17 @@ def move(spec: OpSpec, args: Sequence[Any], pool: str) -> Far | None:
     tensors = TABLES[spec.name][0] if spec.name in TABLES else (pool,)
     ids = ids_of(spec, pool)
     index = given[ids]
-    if index is None or any(given[t] is None for t in tensors) or not bool((index >= 0).any()):
+    if index is None or any(given[t] is None for t in tensors) or not bool((ids_in(spec, index) >= 0).any()):
         return None
-    pitch = {t: _pitch(given[t], t in dict(POOLS)) for t in tensors}
+    pitch = {a.name: _pitch(given[a.name], a.layout == "rows") for a in spec.tensors if a.name in tensors}
     widest = max(pitch[t] * given[t].element_size() for t in tensors)
     start = BORDER // widest + 1
     made = given | {t: _behind(given[t], pitch[t], start) for t in tensors}
     # An id outside the table stays outside.
-    made[ids] = torch.where(
-        index < 0, index, (index.long() + start).clamp(max=torch.iinfo(index.dtype).max).to(index.dtype)
-    )
+    made[ids] = index.clone()
+    moved = ids_in(spec, made[ids])
+    beyond = (moved.long() + start).clamp(max=torch.iinfo(moved.dtype).max).to(moved.dtype)
+    moved.copy_(torch.where(moved < 0, moved, beyond))
     return Far(tuple(made[a.name] for a in spec.args), pool, start)
 
 

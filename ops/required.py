@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from torch import Tensor
+
 from .rows import POOLS, ROWS, Rows, named
 from .shapes import SHAPES, load_shapes
 from .spec import SPECS, OpSpec, Sample, TensorArg
@@ -24,12 +26,18 @@ MODEST = 64
 """`quick` takes the samples of so many rows and one beyond."""
 
 TABLES: dict[str, tuple[tuple[str, ...], str]] = {
+    "copy_slots": (("pool",), "pairs"),
+    "draft_distribution": (("pool",), "slots"),
     "embed_streams": (("weight",), "ids"),
     "engram_gather": (("weight", "scale"), "rows"),
     "gather_rows": (("x",), "rows"),
+    "load_records": (("pages",), "plan"),
     "moe_combine": (("y",), "position"),
+    "ring_move": (("target",), "target_slot"),
 }
-"""Ops that read rows of contiguous tensors by id: the tensors, and the argument that holds the ids."""
+"""Ops that take rows of other tensors by id: the tensors, and the argument that holds the ids."""
+COLUMNS = {"load_records": 0}
+"""The column of that argument that holds ids, where it holds other numbers as well."""
 GROUPS: dict[str, tuple[str, str]] = {"grouped_linear": ("weight", "offsets")}
 """Ops with a prepared weight per group: the weight, and the argument that holds the groups' first rows."""
 
@@ -142,6 +150,11 @@ def ids_of(spec: OpSpec, pool: str) -> str:
     return TABLES[spec.name][1] if spec.name in TABLES else dict(POOLS)[pool]
 
 
+def ids_in(spec: OpSpec, value: Tensor) -> Tensor:
+    """The ids of an argument that `ids_of` names: a view."""
+    return value[:, COLUMNS[spec.name]] if spec.name in COLUMNS else value
+
+
 def row_count(spec: OpSpec, sample: Sample) -> int:
     """Rows of a call: where they stand alone as `ops/rows.py` says, elsewhere entries of the first tensor."""
     rows = ROWS.get(spec.name)
@@ -156,4 +169,4 @@ def _uses(spec: OpSpec, sample: Sample, pool: str) -> bool:
         return True
     given = named(spec, sample.args)
     index = given[ids_of(spec, pool)]
-    return given[pool] is not None and index is not None and bool((index >= 0).any())
+    return given[pool] is not None and index is not None and bool((ids_in(spec, index) >= 0).any())
