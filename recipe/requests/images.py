@@ -15,6 +15,10 @@ UNSUPPORTED_MEDIA_TYPE = (
     "You have uploaded an unsupported image. Please make sure your image is valid and has one of the following "
     "formats: webp, png, jpeg, and gif."
 )
+UNSUPPORTED_FILE_TYPE = (
+    "You have uploaded an unsupported file. Please make sure your file is valid and has one of the following "
+    "formats: webp, png, jpeg, and gif."
+)
 BASE64_FILE_ADVICE = "file_id is not supported. Pass the image as a base64 data url instead."
 BASE64_ADVICE = "Consider passing file data directly with base64 data url instead."
 

@@ -14,7 +14,7 @@ def part(rng: random.Random) -> Body:
     if kind == "text":
         return {"type": "text", "text": text(rng)}
     if kind == "file":
-        return {"type": "file", "file": {"file_id": "f"}}
+        return {"type": "file", "file_data": common.PIXEL}
     image: Body = {"url": common.image_url(rng)}
     if chance(rng, 0.4):
         image["detail"] = rng.choice(("low", "high", "original", "auto", None))
@@ -292,10 +292,29 @@ def image_in_assistant(rng: random.Random, body: Body) -> None:
     _insert(rng, body, {"role": "assistant", "content": [image]})
 
 
+FILES: tuple[Body, ...] = (
+    {"file": {"file_data": "x"}},
+    {"file_id": "f"},
+    {"file_id": "f", "file_data": common.PIXEL},
+    {"file_data": "x"},
+    {"file_data": "data:image/png;base64,@"},
+    {"file_data": "data:image/png,a"},
+    {"file_data": "data:application/pdf;base64,aa", "filename": "p"},
+    {"file_data": common.PIXEL, "filename": "n"},
+    {"filename": 5},
+)
+
+
 @rule
 def file_part(rng: random.Random, body: Body) -> None:
-    role = rng.choice(("user", "system", "assistant"))
-    _insert(rng, body, {"role": role, "content": [{"type": "file", "file": {"file_data": "x"}}]})
+    body["model"] = common.MODELS[1]
+    role = rng.choice(("user", "user", "system", "assistant"))
+    body["messages"].insert(0, {"role": role, "content": [{"type": "file", **rng.choice(FILES)}]})
+
+
+@rule
+def named_message(rng: random.Random, body: Body) -> None:
+    rng.choice(body["messages"])["name"] = rng.choice(("n", None, 5))
 
 
 @rule

@@ -46,7 +46,9 @@ class ImagePart:
 
 @dataclass(slots=True)
 class FilePart:
-    pass
+    file_id: str | None
+    file_data: str | None
+    filename: str | None
 
 
 Content: TypeAlias = "str | list[TextPart | ImagePart | FilePart]"
@@ -55,11 +57,13 @@ Content: TypeAlias = "str | list[TextPart | ImagePart | FilePart]"
 @dataclass(slots=True)
 class SystemBody:
     content: Content
+    name: str | None
 
 
 @dataclass(slots=True)
 class UserBody:
     content: Content
+    name: str | None
 
 
 @dataclass(slots=True)
@@ -79,6 +83,7 @@ class CallBody:
 class AssistantBody:
     content: Content | None
     reasoning_content: str | None
+    name: str | None
     tool_calls: list[CallBody] | None
     prefix: bool
 
@@ -145,7 +150,7 @@ _PART = tagged(
             ImagePart,
             image_url=required(record(ImageUrl, url=required(string), detail=optional(_DETAIL, "high"))),
         ),
-        "file": record(FilePart),
+        "file": record(FilePart, file_id=optional(string), file_data=optional(string), filename=optional(string)),
     },
 )
 _CONTENT = string_or(array(_PART))
@@ -159,12 +164,13 @@ _CALL = record(
 _MESSAGE = tagged(
     "role",
     {
-        "system": record(SystemBody, content=required(_CONTENT)),
-        "user": record(UserBody, content=required(_CONTENT)),
+        "system": record(SystemBody, content=required(_CONTENT), name=optional(string)),
+        "user": record(UserBody, content=required(_CONTENT), name=optional(string)),
         "assistant": record(
             AssistantBody,
             content=optional(_CONTENT),
             reasoning_content=optional(string),
+            name=optional(string),
             tool_calls=optional(array(_CALL)),
             prefix=optional(boolean, False),
         ),
@@ -215,6 +221,22 @@ BODY = record(
     ChatBody,
     messages=required(array(_MESSAGE)),
     model=required(string),
+    frequency_penalty=optional(single),
+    logprobs=optional(boolean, False),
+    top_logprobs=optional(unsigned(8)),
+    max_tokens=optional(unsigned(32)),
+    n=optional(unsigned(8)),
+    presence_penalty=optional(single),
+    seed=optional(unsigned(64)),
+    stop=optional(string_or(array(string))),
+    stream=optional(boolean, False),
+    stream_options=optional(record(StreamOptions, include_usage=optional(boolean, False))),
+    temperature=optional(single),
+    top_p=optional(single),
+    response_format=optional(_FORMAT),
+    tools=optional(array(_TOOL), ()),
+    tool_choice=optional(word_or(_CHOICE_WORDS, _NAMED_CHOICE), AUTO),
+    reasoning_effort=optional(choice(*EFFORTS)),
     thinking=optional(
         record(
             lambda type, budget_tokens: type,
@@ -222,21 +244,5 @@ BODY = record(
             budget_tokens=optional(unsigned(64)),
         )
     ),
-    reasoning_effort=optional(choice(*EFFORTS)),
-    frequency_penalty=optional(single),
-    presence_penalty=optional(single),
-    max_tokens=optional(unsigned(32)),
-    n=optional(unsigned(8)),
-    response_format=optional(_FORMAT),
-    stop=optional(string_or(array(string))),
-    stream=optional(boolean, False),
-    stream_options=optional(record(StreamOptions, include_usage=optional(boolean, False))),
-    temperature=optional(single),
-    top_p=optional(single),
-    tools=optional(array(_TOOL), ()),
-    tool_choice=optional(word_or(_CHOICE_WORDS, _NAMED_CHOICE), AUTO),
     parallel_tool_calls=optional(boolean),
-    logprobs=optional(boolean, False),
-    top_logprobs=optional(unsigned(8)),
-    seed=optional(unsigned(64)),
 )

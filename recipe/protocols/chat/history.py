@@ -15,7 +15,16 @@ from ...conversation import (
 )
 from ...errors import ConversionError
 from ...options import ConversionOptions
-from ...requests.images import UNSUPPORTED_IMAGE_TEXT, check_url_length, image_from_url, is_web_url
+from ...requests.data_urls import read_data_url
+from ...requests.images import (
+    BASE64_FILE_ADVICE,
+    MEDIA_TYPES,
+    UNSUPPORTED_FILE_TYPE,
+    UNSUPPORTED_IMAGE_TEXT,
+    check_url_length,
+    image_from_url,
+    is_web_url,
+)
 from ...versions import ModelVersion
 from .body import (
     AssistantBody,
@@ -149,10 +158,28 @@ class History:
 def _image(part: ImagePart | FilePart, index: int, position: int, allowed: bool) -> ImageSource:
     path = f".messages[{index}]"
     if isinstance(part, FilePart):
-        raise ConversionError(f"{path}: file must have a file_id or file_data")
+        return _file(part, path, allowed)
     url = part.image_url.url
     if is_web_url(url):
         check_url_length(url, f"{path}.image_url.url[{position}]: image_url.url ")
     if not allowed:
         raise ConversionError("Image in assistant message is not supported")
     return image_from_url(url, part.image_url.detail, path)
+
+
+def _file(part: FilePart, path: str, allowed: bool) -> ImageSource:
+    """A file is an image in a base64 data URL."""
+    if part.file_id is not None and part.file_data is not None:
+        raise ConversionError(f"{path}: file cannot have both file_id and file_data")
+    if part.file_id is not None:
+        raise ConversionError(f"{path}: {BASE64_FILE_ADVICE}")
+    if part.file_data is None:
+        raise ConversionError(f"{path}: file must have a file_id or file_data")
+    data = read_data_url(part.file_data)
+    if data is not None and data.media_type not in MEDIA_TYPES:
+        raise ConversionError(f"{path}: {UNSUPPORTED_FILE_TYPE}")
+    if data is None or not data.is_decodable():
+        raise ConversionError(f"{path}: file_data is not a valid base64 data url")
+    if not allowed:
+        raise ConversionError("Image in assistant message is not supported")
+    return image_from_url(part.file_data, "high", path)

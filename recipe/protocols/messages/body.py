@@ -269,13 +269,14 @@ BODY = record(
     MessagesBody,
     model=required(string),
     messages=required(array(_MESSAGE)),
+    system=optional(string_or(array(tagged("type", {"text": record(lambda text: text, text=required(string))})))),
     max_tokens=optional(unsigned(32)),
-    metadata=optional(record(lambda user_id: user_id, user_id=optional(string))),
-    output_config=optional(record(lambda effort: effort, effort=optional(choice(*EFFORTS)))),
+    temperature=optional(single),
+    top_p=optional(single),
     stop_sequences=optional(array(string)),
     stream=optional(boolean, False),
-    system=optional(string_or(array(tagged("type", {"text": record(lambda text: text, text=required(string))})))),
-    temperature=optional(single),
+    tools=optional(array(_tool), ()),
+    tool_choice=optional(_TOOL_CHOICE, AUTO),
     thinking=optional(
         record(
             lambda type, budget_tokens: type,
@@ -283,7 +284,6 @@ BODY = record(
             budget_tokens=optional(unsigned(64)),
         )
     ),
-    tool_choice=optional(_TOOL_CHOICE, AUTO),
-    tools=optional(array(_tool), ()),
-    top_p=optional(single),
+    output_config=optional(record(lambda effort: effort, effort=optional(choice(*EFFORTS)))),
+    metadata=optional(record(lambda user_id: user_id, user_id=optional(string))),
 )

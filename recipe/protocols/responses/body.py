@@ -302,9 +302,9 @@ _ITEM: Reader[Item] = tagged(
 
 def _item(value: JsonValue, reading: Reading) -> Item:
     """An item; without a type it is a message."""
-    if isinstance(value, dict) and "type" not in value:
-        return _MESSAGE(value, reading)
-    return _ITEM(value, reading)
+    if isinstance(value, dict) and "type" in value:
+        return _ITEM(value, reading)
+    return _MESSAGE(value, Reading())
 
 
 # The whole
@@ -379,12 +379,13 @@ BODY = record(
     model=required(string),
     input=optional(string_or(array(_item))),
     instructions=optional(string),
-    tools=optional(array(_TOOL), ()),
-    tool_choice=optional(_TOOL_CHOICE, ToolChoiceBody("auto", AUTO)),
+    max_output_tokens=optional(unsigned(32)),
     reasoning=optional(
         record(Reasoning, effort=optional(choice(*EFFORTS)), summary=_SUMMARY, generate_summary=_SUMMARY),
         Reasoning(),
     ),
+    stream=optional(boolean, False),
+    temperature=optional(single),
     text=optional(
         record(
             Text,
@@ -393,10 +394,9 @@ BODY = record(
         ),
         Text(TEXT_FORMAT),
     ),
-    temperature=optional(single),
-    top_p=optional(single),
+    tool_choice=optional(_TOOL_CHOICE, ToolChoiceBody("auto", AUTO)),
+    tools=optional(array(_TOOL), ()),
     top_logprobs=optional(unsigned(8)),
-    max_output_tokens=optional(unsigned(32)),
-    stream=optional(boolean, False),
+    top_p=optional(single),
     user=optional(string),
 )
