@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from .layer_samples import activations, ints, normal
+from .layer_samples import NAN_BYTE, activations, ints, normal
 from .moe_samples import routes
 from .spec import Sample
 
@@ -24,13 +24,14 @@ def moe_dispatch(rng: Rng, device: torch.device) -> Iterator[Sample]:
         rows, k = chosen.shape
         weights = normal(rng, device, rows, k, dtype=torch.float32)
         weights[ints(chosen, device) < 0] = torch.nan
+        weights[rows // 3 : rows // 2] = torch.nan  # passed on bit for bit
         capacity = rows if capacity is None else capacity
         returns = rows * min(k, per_rank) if returns is None else returns
         replicas = None if table is None else ints(table, device)
         scalars = (ranks, per_rank, int(rng.integers(0, ranks)), capacity, returns)
-        return Sample(
-            label, (*activations(rng, device, rows, width), ints(chosen, device), weights, replicas, *scalars)
-        )
+        xq, xs = activations(rng, device, rows, width)
+        xq.view(torch.uint8)[rows // 3 : rows // 2, ::5], xs[rows // 3 : rows // 2] = 0x7F, NAN_BYTE
+        return Sample(label, (xq, xs, ints(chosen, device), weights, replicas, *scalars))
 
     yield case("no rows", routes(rng, 0, 2, 8), 2, 4)
     yield case("no rows, room for others'", routes(rng, 0, 2, 8), 2, 4, capacity=5, returns=7)
@@ -64,6 +65,7 @@ def moe_return(rng: Rng, device: torch.device) -> Iterator[Sample]:
         y[used:] = torch.nan
         position = np.full((rows, k), -1)
         position[local] = rng.permutation(used)
+        y[: used // 4, 1] = torch.nan  # passed on bit for bit
         room = rows * k // ranks + 3 if returns is None else returns
         return Sample(label, (y, ints(position, device), ranks, room))
 

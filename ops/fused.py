@@ -88,8 +88,8 @@ MOE_ROUTE = define(
     ],
     outs=[result("weights", "T k", F32), result("experts", "T k", I32), result("logits", "T E", F32)],
     dynamic="T",
-    semantics="""logits = linear_bf16(x, gate) in fp32; weights and experts = moe_gate(logits, bias, bias_vl, image, k,
-        scaling), in that op's class given the op's own logits.""",
+    semantics="""logits = linear_bf16(x, gate) in fp32; weights and experts = moe_gate(logits, bias, bias_vl, image,
+        k, scaling), in that op's class given the op's own logits.""",
     numerics=Decided(9, "fp32", of="score + |bias| of a selection key, given the logits, which are within K roundings"),
     cost=lambda d: Cost(
         flops=d["T"] * d["E"] * (2 * d["K"] + 10),
@@ -149,8 +149,9 @@ INDEX_TOPK = define(
     semantics="""indices = topk_select(index_score(...), visible, k), or with blocks of index_score_blocks and those
         blocks, whose ids are ascending and distinct, -1 after them; scores[t, i] is the score of entry indices[t, i].
         So: min(k, visible entries) distinct visible entries in ascending order, then -1, the best by score, order and
-        ties as in topk_select. Scores are never written out whole. Without blocks the entries are 0 .. entries-1, which
-        cover every visible count and have pages where a row sees them; with blocks `entries` is not looked at.""",
+        ties as in topk_select. A row with row_seq -1 chooses nothing. Scores are never written out whole. Without
+        blocks the entries are 0 .. entries-1, which cover every visible count and have pages where a row sees them;
+        with blocks `entries` is not looked at.""",
     numerics=Decided(1, "bf16", of="score, after the fp32 error of its H*qb*32//17 terms"),
     cost=_topk_cost,
     samples=samples.index_topk,

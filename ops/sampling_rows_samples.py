@@ -25,6 +25,7 @@ def expand_params(rng: Rng, device: torch.device) -> Iterator[Sample]:
         owner[rng.random(rows) < 0.2] = -1
         inverse = torch.from_numpy((1 / rng.choice([0.2, 0.7, 1.0], requests)).astype(np.float32)).to(device)
         inverse[:1] = torch.inf
+        inverse[2:3] = torch.nan  # copied like anything else
         parameters = (
             ints(rng.choice([-1, 0, 1, 20, 2**31 - 1], requests), device),
             ints(rng.choice([0, 1, FIXED_ONE // 2, FIXED_ONE], requests), device, torch.int64),
@@ -67,7 +68,8 @@ def lookup_candidates(rng: Rng, device: torch.device) -> Iterator[Sample]:
         ids = np.stack([rng.permutation(vocab)[:k] for _ in range(rows)]) if rows else np.zeros((0, k), np.int64)
         values = -rng.exponential(4, (rows, k)).astype(np.float32)
         unused = rng.random((rows, k)) < 0.1
-        ids[unused], values[unused] = -1, np.nan
+        ids[unused] = -1
+        values[unused | (rng.random((rows, k)) < 0.05)] = np.nan
         values[rng.random((rows, k)) < 0.1] = -np.inf
         wanted = rng.integers(-1, vocab, (rows, j))
         if k:

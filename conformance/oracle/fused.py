@@ -141,7 +141,13 @@ def _left_out(t: int, chosen: Tensor, seen: Tensor, want: Tensor, limit: Tensor,
     rest[chosen] = False
     if not len(chosen) or not bool(rest.any()):
         return Report()
-    value = torch.where(want.isnan(), -torch.inf, want)
+    lost = want.isnan()
+    if bool(lost[chosen].any()):
+        late = int(chosen[lost[chosen]].max())
+        if bool((rest & ~lost).any()) or late > int(torch.nonzero(rest)[0]):
+            words = f"entry {late}, whose score is NaN, before a number or before a lower NaN"
+            return Report((Finding("decision", f"indices[{t}]: got {words}"),))
+    value, limit = torch.where(lost, -torch.inf, want), limit.nan_to_num(0.0)
     low, high = int((value + limit)[chosen].argmin()), int(torch.where(rest, value - limit, -torch.inf).argmax())
     a, b = int(chosen[low]), high
     if value[b] - limit[b] > value[a] + limit[a]:

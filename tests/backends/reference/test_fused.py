@@ -59,6 +59,7 @@ def test_router_and_gate_are_the_two_ops() -> None:
 def test_scores_and_selection_are_the_two_ops() -> None:
     for label, args in samples("index_topk"):
         query, head_weight, pages, visible, row_seq, table, blocks, ratio, entries, size, k = args
+        visible = torch.where(row_seq >= 0, visible, 0)
         where = (visible, row_seq, table, ratio)
         if blocks is None:
             scores = ops.index_score(query, head_weight, pages, *where, entries)
