@@ -13,7 +13,7 @@ from torch import Tensor
 from ...hal.registry import kernel
 from ...ops.attention import KEY_TILE
 from ...ops.layouts import FP4_16, FP8_32, entries_per_page
-from .common import check_index, finish, tree_sum
+from .common import check_index, finish, tree_sum, widths
 from .formats import dequantize_fp4_e4m3, dequantize_fp8
 from .tiles import pad_rows
 
@@ -22,7 +22,7 @@ CHUNK_ELEMENTS = 16 << 20
 """Key channels expanded to fp32 at once: bounds scratch memory, changes no bit."""
 
 
-@kernel("sparse_attention", version=1, backend="reference")
+@kernel("sparse_attention", version=1, backend="reference", supports=widths(d=32))
 def sparse_attention(
     q: Tensor,
     fresh: Tensor,
