@@ -10,8 +10,6 @@ from ..json_text import JsonValue
 ANY_OTHER: JsonValue = {"type": ["number", "boolean", "null", "object", "array"]}
 """Any JSON value but a string."""
 
-_MAX_REFERENCES = 64
-
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -64,7 +62,7 @@ def _split(schema: JsonValue, root: Mapping[str, JsonValue]) -> tuple[Text | Non
     """The strings that a schema allows, and schemas of all else that it allows."""
     texts: list[Text] = []
     others: list[JsonValue] = []
-    for part in _alternatives(schema, root, 0):
+    for part in _alternatives(schema, root, set()):
         if isinstance(part, Text):
             texts.append(part)
         else:
@@ -76,7 +74,7 @@ def _split(schema: JsonValue, root: Mapping[str, JsonValue]) -> tuple[Text | Non
     return Text(tuple(dict.fromkeys(choice for text in texts for choice in text.choices or ()))), tuple(others)
 
 
-def _alternatives(schema: JsonValue, root: Mapping[str, JsonValue], depth: int) -> Iterator[Text | JsonValue]:
+def _alternatives(schema: JsonValue, root: Mapping[str, JsonValue], seen: set[str]) -> Iterator[Text | JsonValue]:
     if not isinstance(schema, dict):
         if schema is not False:
             yield from (Text(), ANY_OTHER)
@@ -87,14 +85,13 @@ def _alternatives(schema: JsonValue, root: Mapping[str, JsonValue], depth: int) 
     if isinstance(values, list):
         yield from _values(values)
     elif isinstance(reference := schema.get("$ref"), str):
-        target = _resolve(reference, root)
-        if depth > _MAX_REFERENCES or target is None:
-            yield from (Text(), ANY_OTHER)
-        else:
-            yield from _alternatives(target, root, depth + 1)
+        if reference not in seen:  # what it means is among the alternatives already
+            seen.add(reference)
+            target = _resolve(reference, root)
+            yield from _alternatives(True if target is None else target, root, seen)
     elif isinstance(members, list) and kind is None:
         for member in members:
-            yield from _alternatives(member, root, depth + 1)
+            yield from _alternatives(member, root, seen)
     elif kind is None:
         yield from (Text(), ANY_OTHER)
     else:

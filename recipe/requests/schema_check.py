@@ -70,7 +70,7 @@ class _References:
 
     def check(self) -> None:
         self._check_outward(self.schema, set())
-        self._check_inward(self.schema, set())
+        self._check_inward()
 
     def _check_outward(self, schema: JsonValue, seen: set[int]) -> None:
         if not isinstance(schema, dict) or id(schema) in seen:
@@ -82,14 +82,16 @@ class _References:
         for part in self._parts(schema, definitions=True):
             self._check_outward(part, seen)
 
-    def _check_inward(self, schema: JsonValue, seen: set[int]) -> None:
-        if not isinstance(schema, dict) or id(schema) in seen:
-            return
-        seen.add(id(schema))
-        for reference in self._references(schema):
-            self._check_inward(self._target(self.bases[id(schema)], reference), seen)
-        for part in self._parts(schema, definitions=False):
-            self._check_inward(part, seen)
+    def _check_inward(self) -> None:
+        open: list[JsonValue] = [self.schema]  # no recursion: chains of references may be long
+        seen: set[int] = set()
+        while open:
+            schema = open.pop()
+            if not isinstance(schema, dict) or id(schema) in seen:
+                continue
+            seen.add(id(schema))
+            open += [self._target(self.bases[id(schema)], reference) for reference in self._references(schema)]
+            open += self._parts(schema, definitions=False)
 
     def _target(self, base: str, reference: str) -> JsonValue:
         uri, fragment = urldefrag(_join(base, reference))

@@ -191,3 +191,10 @@ def test_parameters_that_are_text_json_or_both() -> None:
     assert by_name["e"].text == Text(("x",)) and by_name["e"].others == ({"enum": [1]},)
     assert "$defs" in by_name["l"].others[0]  # type: ignore[operator]
     assert not parameters.open and read_parameters({}).open and not read_parameters(TOOLS["bare"]).open
+
+
+def test_references_that_lead_to_themselves() -> None:
+    both = {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}, {"type": "string"}]}
+    schema: Any = {"properties": {"p": {"$ref": "#/$defs/a"}}, "$defs": {"a": both, "b": both}}
+    (parameter,) = read_parameters(schema).known
+    assert parameter.text == Text() and not parameter.others
