@@ -69,7 +69,7 @@ class PreprocessOptions:
         low_detail_max_dimension_px: longer side that detail `low` scales down to, in pixels.
 
     Raises:
-        InvalidArgumentError: an unknown detail, or a size below 1.
+        InvalidArgumentError: an unknown detail, or a negative size.
     """
 
     detail: ImageDetail = "high"
@@ -82,8 +82,8 @@ class PreprocessOptions:
             allowed = ", ".join(f'"{word}"' for word in words[:-1])
             raise InvalidArgumentError(f'invalid detail "{self.detail}"; expected {allowed}, or "{words[-1]}"')
         for name in ("max_dimension_px", "low_detail_max_dimension_px"):
-            if getattr(self, name) < 1:
-                raise InvalidArgumentError(f"{name} is {getattr(self, name)}; it must be at least 1")
+            if getattr(self, name) < 0:
+                raise InvalidArgumentError(f"{name} is {getattr(self, name)}; it must not be negative")
 
 
 class ImagePreprocessor:

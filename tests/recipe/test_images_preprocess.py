@@ -242,5 +242,5 @@ def test_a_side_at_the_limit_passes_and_one_beyond_does_not() -> None:
 def test_options_are_checked() -> None:
     with pytest.raises(InvalidArgumentError, match='invalid detail "zz"; expected "low", "high"'):
         PreprocessOptions("zz")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="max_dimension_px is 0"):
-        PreprocessOptions("high", 0)
+    with pytest.raises(InvalidArgumentError, match="max_dimension_px is -1"):
+        PreprocessOptions("high", -1)
