@@ -215,6 +215,7 @@ class Field:
 
     read: Reader[Any]
     default: Any = _MISSING
+    null_is_default: bool = False
 
 
 def required(read: Reader[Any]) -> Field:
@@ -223,31 +224,32 @@ def required(read: Reader[Any]) -> Field:
 
 def optional(read: Reader[Any], default: Any = None) -> Field:
     """Absent and null both mean `default`."""
-
-    def read_or_default(value: JsonValue, reading: Reading) -> Any:
-        return default if value is None else read(value, reading)
-
-    return Field(read_or_default, default)
+    return Field(read, default, null_is_default=True)
 
 
 def record(make: Callable[..., T], /, **fields: Field) -> Reader[T]:
     """An object, given to `make` by keyword."""
-    table = [(name, field.read, field.default) for name, field in fields.items()]
+    table = [(name, field.read, field.default, field.null_is_default) for name, field in fields.items()]
 
     def read(value: JsonValue, reading: Reading) -> T:
         if not isinstance(value, dict):
             value = _from_array(value, reading, list(fields))
+        given: dict[str, Any] = value
         values: dict[str, Any] = {}
-        for name, read_field, default in table:
-            if name in value:
-                try:
-                    values[name] = read_field(value[name], reading)
-                except ShapeError as error:
-                    raise error.at(name) from None
-            elif default is _MISSING:
-                raise ShapeError(f'required field "{name}" is missing')
-            else:
-                values[name] = default
+        name = ""
+        try:
+            for name, read_field, default, null_is_default in table:
+                found = given.get(name, _MISSING)
+                if found is _MISSING:
+                    if default is _MISSING:
+                        raise ShapeError("required field is missing")
+                    values[name] = default
+                elif found is None and null_is_default:
+                    values[name] = default
+                else:
+                    values[name] = read_field(found, reading)
+        except ShapeError as error:
+            raise error.at(name) from None
         return make(**values)
 
     return read

@@ -113,7 +113,7 @@ def test_strict_parameters() -> None:
         ({"type": "object"}, "An object with no properties is not allowed."),
         ({"type": "string"}, "The top level of the json schema must be an object."),
         ({"type": "object", "properties": {"a": {}}}, "Invalid json schema: properties.a: one of `type`"),
-        ({"type": "object", "properties": {"a": {"type": "array"}}}, 'properties.a: required field "items" is missing'),
+        ({"type": "object", "properties": {"a": {"type": "array"}}}, "properties.a.items: required field is missing"),
         (
             {"type": "object", "properties": {"a": {"type": "null"}}, "required": []},
             "Required properties must match all",

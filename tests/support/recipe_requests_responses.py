@@ -334,6 +334,16 @@ def output_without_id(rng: random.Random, body: Body) -> None:
 
 
 @rule
+def output_without_text(rng: random.Random, body: Body) -> None:
+    item = call(rng, "w")
+    answered = answer(rng, item)
+    answered["output"] = None
+    if chance(rng, 0.5):
+        del answered["output"]
+    body["input"][:0] = [item, answered]
+
+
+@rule
 def interleaved(rng: random.Random, body: Body) -> None:
     one, two, three = (call(rng, id) for id in ("i", "j", "k"))
     ignored = {"type": "zz"}

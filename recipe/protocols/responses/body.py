@@ -291,7 +291,7 @@ _ITEM: Reader[Item] = tagged(
             execution=_EXECUTION,
         ),
         "function_call_output": record(OutputItem, call_id=optional(string), output=required(_OUTPUT)),
-        "custom_tool_call_output": record(OutputItem, call_id=required(string), output=required(_OUTPUT)),
+        "custom_tool_call_output": record(OutputItem, call_id=required(string), output=optional(_OUTPUT, "")),
         "tool_search_output": record(
             ToolSearchOutputItem, call_id=required(string), tools=required(array(_TOOL)), execution=_EXECUTION
         ),
