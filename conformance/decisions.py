@@ -41,7 +41,9 @@ class Replay:
     @classmethod
     def of(cls, trace: Trace) -> Replay:
         """The decisions of a recorded run."""
-        return cls({op: [c.results for c in trace.calls if c.op == op] for op in DECIDING})
+        found = {op: [c.results for c in trace.calls if c.op == op] for op in DECIDING}
+        assert all(found.values()), f"the model decides by other ops than {', '.join(DECIDING)}: replay those as well"
+        return cls(found)
 
     def again(self) -> Replay:
         """The same decisions for another run."""
