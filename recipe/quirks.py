@@ -18,19 +18,19 @@ class Quirks:
             documents, and `{"word": null}` for the word of an enumeration. Right: both are errors of shape.
         parameter_name_ends_at_space: the name of a call's parameter ends at its first space, so that a name with one
             gives arguments that are no JSON. Right: it ends at the attribute that follows, and is escaped.
-        unfinished_text_lost: text of ids whose last character is not complete is lost, complete characters and all,
-            when the output ends, and comes after a text chunk that follows it. Right: only the bytes that make no
-            character are dropped.
+        depends_on_chunks: the same output gives another result by how it is cut and whether it comes as text or ids.
+            Text of ids whose last character is not complete is lost, complete characters and all, when the output
+            ends, and comes after a text chunk that follows it. Of the newlines before a tag in text, one that broke
+            off the beginning of such a tag stays (`</` newline `</think>`), though not in ids. Right: only bytes that
+            make no character are dropped, and newlines before a tag go.
         logprobs_repeated: every event that a piece of output leads to has the log probabilities of the whole piece.
             Right: the first has them, and an accumulated response each of them once.
-        refused_found_tools: a tool of unknown type in the output of a tool search fails the request, in words about the
-            original's innards. Right: it is left out, as it is everywhere else.
     """
 
     positional_bodies: bool = False
     refused_found_tools: bool = False
     parameter_name_ends_at_space: bool = False
-    unfinished_text_lost: bool = False
+    depends_on_chunks: bool = False
     logprobs_repeated: bool = False
 
     @classmethod

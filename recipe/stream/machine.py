@@ -4,8 +4,8 @@
   puts out the text before it, piece by piece, and then its own output.
 * Text is held while the end may begin a marker: the piece from its last marker on, whole. When nothing lies between
   that marker and the end, the marker's own output is held too, unless the marker began in an earlier piece.
-* Newlines before a marker that owns newlines belong to it, except a first one that broke off a beginning of that
-  marker (`</` newline `</think>`).
+* Newlines before a marker that owns newlines belong to it; with a quirk on, except a first one that broke off a
+  beginning of that marker (`</` newline `</think>`).
 
 Positions are counted from the start of the output, so that held pieces can be cut where a marker turns out to begin.
 Of the text itself only as much is kept as a short marker can have matched.
@@ -90,6 +90,7 @@ class Machine:
     def __init__(self, options: ParsingOptions) -> None:
         self._tables = _tables(options)
         self.finished = False
+        self._keeps_broken = options.quirks.depends_on_chunks
         self._by_ids = False
         self._dsml = spelled(DSML, options)
         self._end = 0  # position behind everything fed
@@ -266,6 +267,8 @@ class Machine:
         first = search + len(work[search:index].rstrip("\n"))
         if first == search:
             return self._run if search == 0 else (base + first, ())
+        if not self._keeps_broken:
+            return base + first, ()
         broken = tuple(
             marker for marker, beginnings in patterns.newline_beginnings if longest(work, search, first, beginnings)
         )

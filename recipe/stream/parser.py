@@ -36,7 +36,7 @@ class StreamProcessor(Generic[EventT]):
         self._detokenizer = (
             None
             if tokenizer is None
-            else Detokenizer(tokenizer, options.special_tokens, keep_unfinished=not options.quirks.unfinished_text_lost)
+            else Detokenizer(tokenizer, options.special_tokens, keep_unfinished=not options.quirks.depends_on_chunks)
         )
         self._repeats_logprobs = options.quirks.logprobs_repeated
         self._begun = self._done = self._closed = False
