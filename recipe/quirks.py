@@ -25,6 +25,8 @@ class Quirks:
             make no character are dropped, and newlines before a tag go.
         logprobs_repeated: every event that a piece of output leads to has the log probabilities of the whole piece.
             Right: the first has them, and an accumulated response each of them once.
+        refused_found_tools: a tool of unknown type in the output of a tool search fails the request, in words about the
+            original's innards. Right: it is left out, as it is everywhere else.
     """
 
     positional_bodies: bool = False
