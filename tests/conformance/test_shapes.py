@@ -66,9 +66,7 @@ def test_a_failure_is_made_small_and_replayed_first(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(shapes, "judge", fails_from(17, tried))
     found = judge_shapes(NORM, SHAPES["rms_norm"], "full", TARGET)
     (finding,) = found.findings
-    assert finding.check == "limit" and finding.message.startswith(
-        "rows=17, width=1, apart=False, exponent=0, seed 0:"
-    )
+    assert finding.check == "limit" and finding.message.startswith("rows=17, width=1, apart=False, exponent=0, seed 0:")
     assert found.worst == 3.0
     for folder in ("out", "cache"):
         assert len((tmp_path / folder / FILE).read_text().splitlines()) == 1
