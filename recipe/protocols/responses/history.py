@@ -164,13 +164,12 @@ class History:
         self.answered.add(call_id)
 
     def _output(self, index: int, item: OutputItem) -> None:
-        if item.call_id is None:  # an output on its own
-            self._end_turn()
-        else:
+        if item.call_id is not None:
             self._check_output(index, item.call_id)
         text, sources, ranges = self._content(index, item.output, "output")
         message = ToolMessage(text, item.call_id, sources, placeholders=ranges, image_token=self.image_token)
-        if item.call_id is None:
+        if item.call_id is None:  # an output on its own
+            self._end_turn()
             self.messages.append(message)
         else:
             self.turn.outputs[item.call_id] = message
