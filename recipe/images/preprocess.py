@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 GRAY = 127  # around the image
 WHITE = 253  # behind transparency: not quite white, as the model has seen it
 QUALITY = 90
+_BAND = 128  # rows
 _SIGNATURES = (("PNG", b"\x89PNG"), ("JPEG", b"\xff\xd8\xff"), ("GIF", b"GIF"))
 
 
@@ -152,23 +153,28 @@ def _pixels(image: Image) -> NDArray[np.uint8]:
     import numpy as np
 
     image.load()
-    if image.mode.startswith("I"):  # 16 bits of gray
-        gray = (np.asarray(image).astype(np.int64) + 128) // 257
-        return np.repeat(np.clip(gray, 0, 255).astype(np.uint8)[..., None], 3, axis=2)
     transparent = image.mode in ("RGBA", "LA", "PA") or (image.mode in ("P", "RGB") and "transparency" in image.info)
-    if not transparent:
-        return np.asarray(image.convert("RGB"))
-    return _on_white(np.asarray(image.convert("RGBA")))
+    width, height = image.size
+    result = np.empty((height, width, 3), np.uint8)
+    for top in range(0, height, _BAND):  # band by band, so that no second copy of a large image is made
+        bottom = min(height, top + _BAND)
+        band = image.crop((0, top, width, bottom))
+        if band.mode.startswith("I"):  # 16 bits of gray
+            gray = (np.asarray(band).astype(np.int64) + 128) // 257
+            result[top:bottom] = np.clip(gray, 0, 255)[..., None]
+        elif transparent:
+            result[top:bottom] = _composited(np.asarray(band.convert("RGBA")))
+        else:
+            result[top:bottom] = np.asarray(band.convert("RGB"))
+    return result
 
 
-def _on_white(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """RGB of RGBA pixels composited on `WHITE`, row by row to bound the memory."""
+def _composited(pixels: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """RGB of RGBA pixels on `WHITE`."""
     import numpy as np
 
-    result = np.empty((*pixels.shape[:2], 3), np.uint8)
-    for row, out in zip(pixels, result):
-        alpha = row[:, 3:].astype(np.uint32)
-        out[:] = (row[:, :3] * alpha + (255 - alpha) * WHITE + 127) // 255
+    alpha = pixels[..., 3:].astype(np.uint32)
+    result: NDArray[np.uint32] = (pixels[..., :3] * alpha + (255 - alpha) * WHITE + 127) // 255
     return result
 
 
