@@ -181,6 +181,7 @@ class LastChunk(ChatChunk):
         return '{"content":"","reasoning_content":null}' if self._frame.thinking else '{"content":""}'
 
     def apply(self, response: ChatResponse) -> None:
+        response.content.append("")
         response.finish_reason = self.reason
         response.usage = self.usage
 
@@ -292,7 +293,9 @@ class ChatResponse:
         return compact(self.to_dict())
 
     def _choice(self) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": "".join(self.content)}
+        # The first chunk of a thinking completion has null for the content.
+        content = None if self._thinking and not self.content else "".join(self.content)
+        message: dict[str, Any] = {"role": "assistant", "content": content}
         if self._thinking or self.reasoning:
             message["reasoning_content"] = "".join(self.reasoning)
         if self.calls:

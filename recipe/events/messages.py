@@ -58,7 +58,18 @@ class _BlockStart(MessagesEvent):
         self.block = block
 
     def apply(self, response: MessagesResponse) -> None:
-        response.blocks.append((self.block, []))
+        response.blocks.append((dict(self.block), []))
+
+
+class _BlockStop(MessagesEvent):
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        super().__init__("content_block_stop", f'{{"type":"content_block_stop","index":{index}}}')
+        self.index = index
+
+    def apply(self, response: MessagesResponse) -> None:
+        response.finish_block(self.index)
 
 
 class _Delta(MessagesEvent):
@@ -196,8 +207,7 @@ class MessagesChunkGenerator(ChunkGenerator[MessagesEvent]):
             return
         if self._kind == "thinking":
             out.append(_Delta(self._index, "signature_delta", "signature", self._signature))
-        event = f'{{"type":"content_block_stop","index":{self._index}}}'
-        out.append(MessagesEvent("content_block_stop", event))
+        out.append(_BlockStop(self._index))
         self._kind = None
 
 
@@ -216,6 +226,15 @@ class MessagesResponse:
         self.message = dict(message)
         self.blocks = []
 
+    def finish_block(self, index: int) -> None:
+        """The block is complete: a tool's input becomes what its pieces say, `{}` when they are no JSON."""
+        if index < len(self.blocks) and self.blocks[index][0]["type"] == "tool_use":
+            block, pieces = self.blocks[index]
+            try:
+                block["input"] = parse_json("".join(pieces))
+            except InvalidJsonError:
+                pass
+
     def accumulate(self, event: MessagesEvent) -> None:
         """Add an event; consumes it.
 
@@ -226,7 +245,7 @@ class MessagesResponse:
         event.apply(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The message so far. A tool's input is `{}` while it does not parse."""
+        """The message so far. A tool's input is `{}` until its block is complete."""
         return {**self.message, "content": [_finished(block, "".join(pieces)) for block, pieces in self.blocks]}
 
     def to_json(self) -> str:
@@ -235,12 +254,7 @@ class MessagesResponse:
 
 
 def _finished(block: dict[str, Any], text: str) -> dict[str, Any]:
-    if block["type"] != "tool_use":
-        return {**block, block["type"]: text}
-    try:
-        return {**block, "input": parse_json(text)}
-    except InvalidJsonError:
-        return block
+    return dict(block) if block["type"] == "tool_use" else {**block, block["type"]: text}
 
 
 def _generator(request: ConversationRequest, id: str, model: str) -> MessagesChunkGenerator:

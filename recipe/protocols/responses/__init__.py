@@ -15,7 +15,7 @@ from ...requests.formats import format_constraint, output_constraint, parsing_op
 from ...requests.tools import ToolSelection, check_strict, select_tools
 from ...versions import ModelVersion
 from ..base import Protocol
-from .body import BODY, CustomTool, ResponsesBody, ToolSearchTool
+from .body import BODY, CustomTool, FunctionTool, NamespaceTool, ResponsesBody, ToolSearchTool, UnknownTool
 from .echo import ResponsesEcho, echo_of
 from .history import History
 from .tools import ToolTable, read_tools
@@ -46,7 +46,9 @@ def namespace_tool_map(body: ResponsesBody, options: ConversionOptions) -> dict[
         ConversionError: the model is not known, or a tool is declared in a way that is not allowed.
     """
     version = common.resolve_version(body.model, options)
-    return read_tools(body.tools, [], version, options).namespaces
+    # Tools without a name of their own choosing are not looked at; what takes their place keeps the others' indices.
+    named = [tool if isinstance(tool, FunctionTool | NamespaceTool) else UnknownTool() for tool in body.tools]
+    return read_tools(named, [], version, options).namespaces
 
 
 def _convert(body: ResponsesBody, options: ConversionOptions) -> ConversationRequest:
