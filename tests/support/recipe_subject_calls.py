@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from recipe_subject import ECHO, PROTOCOLS, Case, Result, Subject, fields, png
+from recipe_subject import ECHO, PROTOCOLS, Case, Result, Subject, fields, plain, png
 
 
 class CallSubject(Subject):
@@ -13,7 +13,7 @@ class CallSubject(Subject):
 
     def run_call(self, case: Case, body: Any) -> Result:
         call = case["call"]
-        result: Result = getattr(self, "call_" + call["fn"])(case, body, call.get("args", []))
+        result: Result = plain(getattr(self, "call_" + call["fn"])(case, body, call.get("args", [])))
         return result
 
     def call_special_token(self, _case: Case, _body: Any, names: Any) -> Result:

@@ -15,7 +15,7 @@ from ...requests.formats import format_constraint, output_constraint, parsing_op
 from ...requests.tools import ToolSelection, check_strict, select_tools
 from ...versions import ModelVersion
 from ..base import Protocol
-from .body import BODY, CustomTool, FunctionTool, NamespaceTool, ResponsesBody, ToolSearchTool, UnknownTool
+from .body import BODY, CustomTool, FunctionTool, NamespaceTool, ResponsesBody, Tool, ToolSearchTool, UnknownTool
 from .echo import ResponsesEcho, echo_of
 from .history import History
 from .tools import ToolTable, read_tools
@@ -47,7 +47,9 @@ def namespace_tool_map(body: ResponsesBody, options: ConversionOptions) -> dict[
     """
     version = common.resolve_version(body.model, options)
     # Tools without a name of their own choosing are not looked at; what takes their place keeps the others' indices.
-    named = [tool if isinstance(tool, FunctionTool | NamespaceTool) else UnknownTool() for tool in body.tools]
+    named: list[Tool] = [
+        tool if isinstance(tool, FunctionTool | NamespaceTool) else UnknownTool() for tool in body.tools
+    ]
     return read_tools(named, [], version, options).namespaces
 
 
