@@ -41,7 +41,7 @@ _STRICT_VALUES: tuple[Body, ...] = (
 def strict_schema(rng: random.Random) -> Body:
     """An object of properties that strict schemas have."""
     values = rng.sample(_STRICT_VALUES, rng.choice((1, 1, 2, 3)))
-    properties = {name: value for name, value in zip("abc", values)}
+    properties = dict(zip("abc", values))
     schema: Body = {"type": "object", "properties": properties, "$defs": {"d": {"type": "string"}}}
     if rng.random() < 0.3:
         schema["description"] = "d"

@@ -1,5 +1,6 @@
 """The rules of prompts: heads, layout, tool calls, tools, formats, and token ids."""
 
+# ruff: noqa: E501 - the rows of the tables
 from __future__ import annotations
 
 import json

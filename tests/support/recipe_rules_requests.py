@@ -1,5 +1,6 @@
 """The rules of requests: what the protocols share, and what each has of its own; and every error text."""
 
+# ruff: noqa: E501 - the rows of the tables
 from __future__ import annotations
 
 import json
