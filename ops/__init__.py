@@ -51,17 +51,28 @@ from .rope import rope
 from .sampling_rows import expand_params, lookup_candidates, mask_rows
 from .step import step_metadata, step_tokens
 from .verify import accept_prefix, draft_distribution, verify_drafts
+from .vision import (
+    image_attention,
+    image_patches,
+    image_rope,
+    merge_patches,
+    scatter_embeds,
+    silu_mul,
+    vision_linear,
+    vision_linear_prepare,
+)  # fmt: skip
 
 __all__ = [
     "accept_prefix", "block_select", "compress_pool", "compressed_store", "compressor_ring_store", "copy_slots",
     "correct_k", "correct_q", "draft_confidence", "draft_distribution", "draft_inputs", "draft_logits",
     "draft_logits_prepare", "draft_store", "draft_tap", "embed_streams", "engram_gate", "engram_gather",
     "engram_hash", "expand_params", "gather_rows", "grouped_linear", "grouped_linear_prepare", "hc_coefficients",
-    "hc_collapse", "hc_collapse_norm", "hc_expand", "index_key_store", "index_query_pack", "index_score",
-    "index_score_blocks", "index_topk", "linear_bf16", "linear_bf16_prepare", "linear_fp8", "linear_fp8_grouped",
-    "linear_fp8_grouped_prepare", "linear_fp8_prepare", "load_records", "lookup_candidates", "mask_rows",
-    "mirror_rows", "moe_combine", "moe_dispatch", "moe_gate", "moe_pack", "moe_return", "moe_route",
-    "moe_route_prepare", "quant_fp8", "replay_rows", "ring_move", "rms_norm", "rms_norm_quant", "rope", "sampling",
-    "sparse_attention", "step_metadata", "step_tokens", "swiglu_quant", "topk_select", "verify_drafts", "window_pack",
-    "window_store",
+    "hc_collapse", "hc_collapse_norm", "hc_expand", "image_attention", "image_patches", "image_rope",
+    "index_key_store", "index_query_pack", "index_score", "index_score_blocks", "index_topk", "linear_bf16",
+    "linear_bf16_prepare", "linear_fp8", "linear_fp8_grouped", "linear_fp8_grouped_prepare", "linear_fp8_prepare",
+    "load_records", "lookup_candidates", "mask_rows", "merge_patches", "mirror_rows", "moe_combine", "moe_dispatch",
+    "moe_gate", "moe_pack", "moe_return", "moe_route", "moe_route_prepare", "quant_fp8", "replay_rows", "ring_move",
+    "rms_norm", "rms_norm_quant", "rope", "sampling", "scatter_embeds", "silu_mul", "sparse_attention",
+    "step_metadata", "step_tokens", "swiglu_quant", "topk_select", "verify_drafts", "vision_linear",
+    "vision_linear_prepare", "window_pack", "window_store",
 ]  # fmt: skip

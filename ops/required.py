@@ -32,8 +32,10 @@ TABLES: dict[str, tuple[tuple[str, ...], str]] = {
     "engram_gather": (("weight", "scale"), "rows"),
     "gather_rows": (("x",), "rows"),
     "load_records": (("pages",), "plan"),
+    "merge_patches": (("x",), "source"),
     "moe_combine": (("y",), "position"),
     "ring_move": (("target",), "target_slot"),
+    "scatter_embeds": (("values",), "source"),
 }
 """Ops that take rows of other tensors by id: the tensors, and the argument that holds the ids."""
 COLUMNS = {"load_records": 0}

@@ -430,6 +430,13 @@ ROWS: dict[str, Rows | NoRows] = {
     "correct_k": Rows("R"),
     "draft_distribution": NoRows("rows go to slots; the op is exact, and its arithmetic is that of token_logprobs"),
     "verify_drafts": Rows("L", keep=("inv_temperature", "threshold")),
+    "image_patches": _TOKEN,
+    "vision_linear": _TOKEN,
+    "silu_mul": _TOKEN,
+    "image_rope": _TOKEN,
+    "image_attention": _TOKEN,
+    "merge_patches": Rows("M"),
+    "scatter_embeds": _TOKEN,
     "accept_prefix": NoRows("the rows of a sequence give one result; the op is exact"),
 }
 

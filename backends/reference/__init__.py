@@ -41,6 +41,7 @@ class ReferenceBackend(Backend):
         ".exchange",
         ".mirror",
         ".fused",
+        ".vision",
     )
 
     def probe(self) -> Available | Unavailable:

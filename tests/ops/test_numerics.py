@@ -102,6 +102,10 @@ SAMPLES = {
     "sparse_attention": "mixed batch, ratio 1",
     "index_score": "mixed batch, ratio 1",
     "index_score_blocks": "mixed batch, ratio 1",
+    "vision_linear": "37 rows",
+    "silu_mul": "37 rows",
+    "image_rope": "37 rows",
+    "image_attention": "images of several sizes, padding",
 }
 
 

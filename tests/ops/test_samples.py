@@ -22,6 +22,7 @@ ROW_TILE = 128
 ROWS = {
     "engram_gather": "T",
     "gather_rows": "L",
+    "merge_patches": "M",
     "moe_combine": "T",
     "mirror_rows": "total",
     "moe_return": "N",
@@ -37,6 +38,7 @@ TILED = {
     "block_select": {"N": 8192},
     "draft_logits": {"V": 128, "r": 128},
     "grouped_linear": {"N": 128, "H": 64},
+    "image_attention": {"M": 64},
     "index_score": {"entries": 1024},
     "index_score_blocks": {"KB": 128},
     "index_topk": {"entries": 1024, "KB": 128},
@@ -47,6 +49,7 @@ TILED = {
     "moe_route": {"E": 128, "K": 128},
     "sparse_attention": {"window": 64, "K": 64},
     "topk_select": {"N": 8192},
+    "vision_linear": {"N": 128, "K": 128},
 }
 """Dims besides the rows that kernels cut into tiles, and the largest tile expected: some sample has two and a tail."""
 
@@ -78,6 +81,9 @@ REAL: dict[str, dict[str, int]] = {
     "hc_collapse": {"D": D, "m": 4},
     "hc_collapse_norm": {"D": D, "m": 4},
     "hc_expand": {"D": D, "m": 4},
+    "image_attention": {"h": 16, "d": 64},
+    "image_patches": {"patch": 14},
+    "image_rope": {"h": 16, "d": 64},
     "index_key_store": {"di": 128, "F": 32},
     "index_query_pack": {"H": 32, "di": 128, "F": 32},
     "index_score": {"H": 32, "qb": 68},
@@ -89,6 +95,7 @@ REAL: dict[str, dict[str, int]] = {
     "load_records": {"channels": 512, "entries": 134},
     "lookup_candidates": {"K": 1024, "J": 1024},
     "mask_rows": {"V": V},
+    "merge_patches": {"C": 1024, "S": 9},
     "mirror_rows": {"ranks": 8, "R": 2},
     "moe_combine": {"D": D, "k": 6},
     "moe_dispatch": {"D": D, "k": 6, "ranks": 4, "per_rank": 96},
@@ -104,6 +111,8 @@ REAL: dict[str, dict[str, int]] = {
     "rope": {"h": 64, "d": 512, "F": 32},
     "sample_draw": {"V": V},
     "sample_filter": {"V": V},
+    "scatter_embeds": {"m": 4, "D": D},
+    "silu_mul": {"N": 5632},
     "smaller_mass": {"V": V},
     "sparse_attention": {"h": 64, "d": 512, "window": 128, "K": 512},
     "step_metadata": {"R": 2},
@@ -113,6 +122,7 @@ REAL: dict[str, dict[str, int]] = {
     "verify_drafts": {"V": V},
     "top_logprobs": {"V": V, "k": 20},
     "topk_select": {"k": 512},
+    "vision_linear": {"N": 3072, "K": 1024},
     "window_pack": {"d": 512, "F": 32},
     "window_store": {"rec": 528},
 }
