@@ -15,6 +15,7 @@ from deepinfer.ops.layouts import (
     entries_per_page,
     entry_place,
 )
+from numerics_document import blocks
 
 
 def test_sizes_of_the_released_model() -> None:
@@ -34,6 +35,13 @@ def test_data_and_scales_tile_the_page(layout: RecordLayout, ratio: int) -> None
         owners += range(data, data + layout.data_bytes(channels))
         owners += range(scale, scale + layout.scale_bytes(channels))
     assert sorted(owners) == list(range(layout.page_bytes(channels, ratio)))
+
+
+@pytest.mark.parametrize("row", blocks()["vectors-pages"], ids=" ".join)
+def test_bytes_lie_where_the_document_says(row: list[str]) -> None:
+    layout, (channels, ratio, slot) = LAYOUTS[row[0]], map(int, row[1:4])
+    places = layout.data_offset(slot, channels, ratio), layout.scale_offset(slot, channels, ratio)
+    assert [*places, layout.page_bytes(channels, ratio)] == list(map(int, row[5:]))
 
 
 def test_interleaved_and_planar() -> None:

@@ -8,7 +8,8 @@ import torch
 
 from deepinfer.backends.reference import formats
 from deepinfer.conformance.compare.exact import same_bits
-from deepinfer.conformance.oracle.formats import E2M1, E4M3, q8
+from deepinfer.conformance.oracle.formats import E2M1, E4M3, encode, q8
+from numerics_document import blocks, number
 
 NAN, INF = float("nan"), float("inf")
 
@@ -234,3 +235,26 @@ def test_quantisers_take_any_leading_dims_strides_and_no_rows() -> None:
         assert dequantize(codes, scale).shape == x.shape
         empty = quantize(x[:0])
         assert dequantize(*empty).shape == (0, 5, 96)
+
+
+QUANTISERS = {
+    "fp8_32": (32, formats.quantize_fp8),
+    "fp4_16": (16, formats.quantize_fp4_e4m3),
+    "fp4_32_index": (32, formats.quantize_fp4_pow2),
+}
+
+
+@pytest.mark.parametrize("row", blocks()["vectors-quantise"], ids=" ".join)
+def test_groups_have_the_documented_bytes(row: list[str]) -> None:
+    """And the definition of the conformance suite gives the same, where all numbers are finite."""
+    kind, *listed = row[: row.index("->")]
+    scale, data = row[row.index("->") + 1 :]
+    size, quantize = QUANTISERS[kind]
+    x = torch.full((1, size), float(number(listed[-1])))
+    for place, value in (word.split(":") for word in listed[:-1]):
+        x[0, int(place)] = float(number(value))
+    codes, byte = quantize(x)
+    assert bytes(byte.flatten().tolist()).hex() == scale
+    assert bytes(codes.view(torch.uint8).flatten().tolist()).hex() == data
+    if x.isfinite().all():
+        assert bytes(encode(x.double().numpy(), kind)[0]).hex() == data + scale
