@@ -153,6 +153,14 @@ def test_the_page_of_ops_is_up_to_date() -> None:
     assert result.exit_code == 0, result.output
 
 
+def test_conventions_are_shown_and_on_the_page() -> None:
+    text = run("conventions").output
+    assert "row_seq -1 is padding" in text.replace("\n", " ") and "docs/numerics.md" in text
+    assert "deepinfer ops conventions" in run("show", "rope").output
+    page = describe.markdown()
+    assert "- **Rows.** A step has T rows" in page and "[Numerics](numerics.md)" in page
+
+
 def test_a_stale_page_is_noticed(tmp_path: Path) -> None:
     page = tmp_path / "ops.md"
     assert run("docs", "--check", str(page)).exit_code == 2

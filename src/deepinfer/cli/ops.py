@@ -55,6 +55,16 @@ def show_command(name: str, as_json: bool) -> None:
     click.echo(f"\nNumerics: {found['numerics']['class']}{f' ({limits})' if limits else ''}\n")
     rows = [(s["label"], _pairs(s["dims"]), f"{s['flops']:,}", f"{s['bytes']:,}") for s in found["samples"]]
     _print_table(("sample", "dims", "FLOPs", "bytes moved"), rows)
+    click.echo("\nWhat holds for every op: deepinfer ops conventions")
+
+
+@command.command("conventions")
+def conventions_command() -> None:
+    """Show what holds for every op: padding, indices, arithmetic, calls, aliasing, and where algorithms are."""
+    from ..ops import describe
+
+    for text in describe.CONVENTIONS:
+        click.echo(click.wrap_text(text, width=100) + "\n")
 
 
 @command.command("status")
