@@ -69,6 +69,8 @@ class Names:
     taken: set[str]
     by_local: dict[tuple[str, str], str] = field(default_factory=dict)
     """The first name given to a function of a namespace."""
+    numbers: dict[str, int] = field(default_factory=dict)
+    """The last number that followed a name; all below are taken."""
 
     def add(self, namespace: str, name: str) -> str:
         """A new name for a function of a namespace."""
@@ -76,10 +78,11 @@ class Names:
         if not separator.strip("_") and (namespace.endswith("_") or name.startswith("_")):
             separator = ""
         wanted = final = f"{namespace}{separator}{name}"
-        number = 0
+        number = self.numbers.get(wanted, 0)
         while final in self.taken:
             number += 1
             final = f"{wanted}_{number}"
+        self.numbers[wanted] = number
         self.taken.add(final)
         self.by_local.setdefault((namespace, name), final)
         return final
