@@ -81,11 +81,21 @@ class Attention:
         x8 = ops.quant_fp8(x)
         query, bottleneck8 = self.queries(x8, positions)
         fresh = self.window_records(x8, positions)
-        self._write_compressed(x, step)
-        self._write_index_keys(step)
+        if not step.entries_written:
+            self.write_entries(x, step)
         self._select(x, bottleneck8, step)
         output = self._attend(query, fresh, step)
         return self.project(ops.rope(output, positions, self.rope_table, True))
+
+    def write_entries(self, x: torch.Tensor, step: Step) -> None:
+        """On a source: write the compressed entries and index keys that the rows of the step complete.
+
+        Args:
+            x: bf16 [T, D], the normed input of this layer; a later consumer source reads that of the first one instead.
+            step: the step.
+        """
+        self._write_compressed(x, step)
+        self._write_index_keys(step)
 
     def queries(
         self, x8: tuple[torch.Tensor, torch.Tensor], positions: torch.Tensor
@@ -104,11 +114,11 @@ class Attention:
 
     def project(self, output: torch.Tensor) -> torch.Tensor:
         """[T, h, d] -> [T, D] through the grouped and the joint projection."""
-        text, weights, rows = self.text, self.weights, output.shape[0]
-        codes, scales = ops.quant_fp8(output.view(rows, -1))
-        groups = text.o_groups
-        grouped = ops.linear_fp8_grouped(codes.view(rows, groups, -1), scales.view(rows, groups, -1), weights.wo_a)
-        return ops.linear_fp8(*ops.quant_fp8(grouped.view(rows, -1)), weights.wo_b)
+        weights, groups = self.weights, self.text.o_groups
+        # Sizes are spelled out: there may be no rows, and then nothing can be inferred.
+        codes, scales = (x.unflatten(1, (groups, x.shape[1] // groups)) for x in ops.quant_fp8(output.flatten(1)))
+        grouped = ops.linear_fp8_grouped(codes, scales, weights.wo_a)
+        return ops.linear_fp8(*ops.quant_fp8(grouped.flatten(1)), weights.wo_b)
 
     def _attend(self, query: torch.Tensor, fresh: torch.Tensor, step: Step) -> torch.Tensor:
         role, batch = self.role, step.batch

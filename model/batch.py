@@ -7,7 +7,7 @@ wants differ in nothing but their numbers; a row's result depends on that row's 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,8 @@ class SequenceSlice:
         pages: page ids in order; they cover positions [0, end).
         logits: positions in [start, end) whose logits are wanted, ascending.
         valid_start: first position whose window keys may be seen: above 0 after a restore without older ones.
+        keep_from: first position that the consumer layers keep (see `truncation`): none of their rows sees an older
+            window key. 0, or anything out of reach of the slice's windows, changes nothing.
     """
 
     tokens: IntArray
@@ -40,6 +42,7 @@ class SequenceSlice:
     pages: Sequence[int]
     logits: Sequence[int] = ()
     valid_start: int = 0
+    keep_from: int = 0
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Batch:
         visible: ratio -> int32 [T], compressed entries a row may see.
         entries: ratio -> most entries any row sees.
         logit_rows: int32 [L].
+        boundary: what changes at the entry of the first consumer layer; None for nothing.
     """
 
     tokens: torch.Tensor
@@ -77,6 +81,7 @@ class Batch:
     visible: dict[int, torch.Tensor]
     entries: dict[int, int]
     logit_rows: torch.Tensor
+    boundary: Boundary | None = None
 
     @property
     def rows(self) -> int:
@@ -85,7 +90,13 @@ class Batch:
 
     @classmethod
     def build(
-        cls, slices: Sequence[SequenceSlice], text: TextConfig, device: torch.device, *, rows: int | None = None
+        cls,
+        slices: Sequence[SequenceSlice],
+        text: TextConfig,
+        device: torch.device,
+        *,
+        rows: int | None = None,
+        compact: bool = False,
     ) -> Batch:
         """Pack sequences into one step.
 
@@ -93,14 +104,15 @@ class Batch:
             slices: at least one row each.
             text: the model.
             device: where the tensors go.
-            rows: pad to this many rows.
+            rows: pad to this many rows. Behind a boundary that drops rows there is no padding.
+            compact: drop rows before `keep_from` at the boundary instead of hiding window keys from them only.
 
         Raises:
-            InvalidArgumentError: a slice is empty, lacks tokens or pages, or asks for logits outside itself; or `rows`
-                is smaller than what the slices hold.
+            InvalidArgumentError: a slice is empty, lacks tokens or pages, or asks for logits outside itself or of rows
+                that are dropped; or `rows` is smaller than what the slices hold.
         """
         for number, part in enumerate(slices):
-            _check(number, part)
+            _check(number, part, compact)
         lengths = np.array([part.end - part.start for part in slices], np.int32)
         total = int(lengths.sum())
         padded = total if rows is None else rows
@@ -128,7 +140,7 @@ class Batch:
             return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
         host_ngrams = torch.from_numpy(ngrams)
-        return cls(
+        batch = cls(
             tokens=put(tokens),
             positions=put(positions),
             row_seq=put(row_seq),
@@ -146,9 +158,76 @@ class Batch:
             entries={r: max((part.end // r for part in slices), default=0) for r in ratios},
             logit_rows=put(np.concatenate(logit_rows)),
         )
+        window = text.sliding_window
+        if any(part.keep_from > max(part.valid_start, part.start - window + 1) for part in slices):
+            return replace(batch, boundary=_drop(batch, slices) if compact else _hide(batch, slices))
+        return batch
 
 
-def _check(number: int, part: SequenceSlice) -> None:
+@dataclass(frozen=True)
+class Boundary:
+    """The step as consumer layers see it, where prompts are truncated.
+
+    Attributes:
+        batch: the rows that go on. Where some are dropped it has no n-grams, which no consumer layer then reads.
+        rows: int32, their places among the rows of the whole step, ascending; None where all go on.
+    """
+
+    batch: Batch
+    rows: torch.Tensor | None
+
+
+def _hide(batch: Batch, slices: Sequence[SequenceSlice]) -> Boundary:
+    """All rows go on and see no window key before `keep_from`; those before it see none at all."""
+    first_key = np.zeros(batch.rows, np.int32)
+    done = 0
+    for part in slices:
+        count = part.end - part.start
+        first_key[done : done + count] = max(part.valid_start, part.keep_from)
+        done += count
+    moved = torch.from_numpy(first_key).to(batch.first_key.device)
+    return Boundary(replace(batch, first_key=moved), None)
+
+
+def _drop(batch: Batch, slices: Sequence[SequenceSlice]) -> Boundary:
+    """Rows from `keep_from` on go on. They see window keys from there on, all of which lie behind the boundary."""
+    device = batch.positions.device
+    starts = np.array([min(max(part.start, part.keep_from), part.end) for part in slices], np.int32)
+    counts = np.array([part.end for part in slices], np.int32) - starts
+    begin = np.cumsum(counts, dtype=np.int32) - counts
+    kept: list[IntArray] = [np.zeros(0, np.int32)]
+    first_key = np.zeros(int(counts.sum()), np.int32)
+    logit_rows: list[IntArray] = [np.zeros(0, np.int32)]
+    done = 0
+    for part, start, count, first in zip(slices, starts, counts, begin, strict=True):
+        done += part.end - part.start
+        kept.append(np.arange(done - count, done, dtype=np.int32))
+        first_key[first : first + count] = max(part.valid_start, part.keep_from)
+        logit_rows.append((np.asarray(part.logits, np.int32) - start + first).astype(np.int32))
+
+    def put(array: npt.NDArray[np.generic]) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+    rows = put(np.concatenate(kept))
+    here = replace(
+        batch,
+        tokens=batch.tokens[rows],
+        positions=batch.positions[rows],
+        row_seq=batch.row_seq[rows],
+        first_key=put(first_key),
+        last_key=batch.last_key[rows],
+        image=batch.image[rows],
+        ngrams=batch.ngrams[:0],
+        host_ngrams=batch.host_ngrams[:0],
+        seq_start=put(starts),
+        row_begin=put(begin),
+        visible={ratio: visible[rows] for ratio, visible in batch.visible.items()},
+        logit_rows=put(np.concatenate(logit_rows)),
+    )
+    return Boundary(here, rows)
+
+
+def _check(number: int, part: SequenceSlice, compact: bool) -> None:
     name = f"slices[{number}]"
     if not 0 <= part.start < part.end <= len(part.tokens):
         raise errors.InvalidArgumentError(
@@ -156,6 +235,8 @@ def _check(number: int, part: SequenceSlice) -> None:
         )
     if not 0 <= part.valid_start <= part.start:
         raise errors.InvalidArgumentError(f"{name}.valid_start", part.valid_start, f"0 to start, which is {part.start}")
+    if part.keep_from < 0:
+        raise errors.InvalidArgumentError(f"{name}.keep_from", part.keep_from, "a position, at least 0")
     need = -(-part.end // layouts.PAGE_TOKENS)
     if len(part.pages) < need:
         raise errors.InvalidArgumentError(f"{name}.pages", list(part.pages), f"{need} pages for {part.end} tokens")
@@ -163,6 +244,10 @@ def _check(number: int, part: SequenceSlice) -> None:
     if wanted != sorted(set(wanted)) or (wanted and not part.start <= wanted[0] <= wanted[-1] < part.end):
         raise errors.InvalidArgumentError(
             f"{name}.logits", wanted, f"ascending positions from {part.start} to {part.end - 1}"
+        )
+    if compact and wanted and wanted[0] < part.keep_from:
+        raise errors.InvalidArgumentError(
+            f"{name}.logits", wanted, f"positions from keep_from = {part.keep_from} on; rows before it are dropped"
         )
 
 

@@ -174,7 +174,8 @@ class DraftAttention(Attention):
             hidden8: codes [T, D] and scales of the projected taps.
             step: the step.
         """
-        batch = step.batch
+        batch = step.tapped
+        assert batch is not None
         fresh = self.window_records(hidden8, batch.positions)
         ring = step.caches.rings[self.role.prefix]
         ops.window_store(fresh, ring, batch.positions, batch.row_seq, batch.seq_end, batch.state_slot)

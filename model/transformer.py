@@ -113,12 +113,14 @@ class Model:
         streams, pending = self.enter(batch)
         rows = self._fetcher.start(self.engrams, batch)
         for number, layer in enumerate(self.layers):
-            streams = self.remember(number, streams, rows, batch)
+            if number == self.topology.n_prefill_layer:
+                streams, pending = self.cross(streams, pending, step)
+            streams = self.remember(number, streams, rows, step.batch)
             self.tap(number, streams, step)
             streams, pending = layer(streams, pending, step)
         if self.drafter is not None:
             self.drafter.remember(step)
-        return self.logits(streams, pending, batch.logit_rows)
+        return self.logits(streams, pending, step.batch.logit_rows)
 
     def draft(
         self,
@@ -167,7 +169,34 @@ class Model:
         if step.taps is None:
             rows, _, width = streams.shape
             step.taps = streams.new_empty((rows, len(self.config.text.dspark_target_layer_ids), width))
+            step.tapped = step.batch
         ops.draft_tap(streams, step.taps, place)
+
+    def cross(self, streams: torch.Tensor, pending: torch.Tensor, step: Step) -> tuple[torch.Tensor, torch.Tensor]:
+        """At the entry of the first consumer layer: go on with the rows that are kept, where prompts are truncated.
+
+        What all rows owe to the caches of the consumer layers is written before: their compressed entries and index
+        keys depend on nothing but what enters here. Streams and pending mix as in `enter`.
+
+        Raises:
+            NotSupportedError: rows are to be dropped that some consumer layer of this model needs.
+        """
+        boundary = step.batch.boundary
+        if boundary is None:
+            return streams, pending
+        if boundary.rows is not None:
+            if self.topology.compact_refusal is not None:
+                raise errors.NotSupportedError("dropping rows of a prompt", self.topology.compact_refusal)
+            consumers = self.layers[self.topology.n_prefill_layer :]
+            hidden = consumers[0].attention_mix.enter(streams, pending)
+            for layer in consumers:
+                layer.attention.write_entries(hidden, step)
+            step.entries_written = True
+            mult, width = streams.shape[1:]
+            streams = ops.gather_rows(streams.view(-1, mult * width), boundary.rows).view(-1, mult, width)
+            pending = ops.gather_rows(pending, boundary.rows)
+        step.batch = boundary.batch
+        return streams, pending
 
     def enter(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Residual streams bf16 [T, m, D] and pending mix fp32 [T, m] of the embedded tokens."""
