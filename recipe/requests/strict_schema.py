@@ -44,17 +44,19 @@ def strict_parameters(schema: JsonValue) -> JsonValue:
         ConversionError: the schema cannot be read, or breaks a rule of strict schemas.
     """
     write = _read(schema, "Invalid tool parameters schema : ")
-    if not isinstance(write, _ObjectSchema):
+    strict = write(allow_empty=True) if isinstance(write, _ObjectSchema | _AnyOfSchema) else write()
+    if not isinstance(write, _ObjectSchema):  # what is wrong inside comes first
         raise ConversionError("The top level of the function parameters schema must be an object.")
-    return write(allow_empty=True)
+    return strict
 
 
 def strict_format(schema: JsonValue) -> JsonValue:
     """The strict form of a response format's schema. Raises `ConversionError` as `strict_parameters` does."""
     write = _read(schema, "Invalid json schema: ")
+    strict = write()
     if not isinstance(write, _ObjectSchema):
         raise ConversionError("The top level of the json schema must be an object.")
-    return write()
+    return strict
 
 
 def _read(schema: JsonValue, prefix: str) -> Write:
@@ -126,8 +128,20 @@ def _array_schema(items: Write, description: str | None) -> Write:
     return lambda: _without_none(type="array", items=items(), description=description)
 
 
+@dataclass(frozen=True, slots=True)
+class _AnyOfSchema:
+    choices: list[Write]
+    description: str | None
+
+    def __call__(self, *, allow_empty: bool = False) -> _Object:
+        choices: list[JsonValue] = [
+            write(allow_empty=allow_empty) if isinstance(write, _ObjectSchema) else write() for write in self.choices
+        ]
+        return _without_none(anyOf=choices, description=self.description)
+
+
 def _any_of(anyOf: list[Write], description: str | None) -> Write:
-    return lambda: _without_none(anyOf=[write() for write in anyOf], description=description)
+    return _AnyOfSchema(anyOf, description)
 
 
 def _type_list(type: list[JsonValue], description: str | None) -> Write:

@@ -239,10 +239,15 @@ class ToolSearchCallItem:
 
 @dataclass(slots=True)
 class OutputItem:
-    """The output of a function or custom call."""
+    """The output of a function call."""
 
     call_id: str | None
     output: Content
+
+
+@dataclass(slots=True)
+class CustomOutputItem(OutputItem):
+    """The output of a custom call."""
 
 
 @dataclass(slots=True)
@@ -291,7 +296,7 @@ _ITEM: Reader[Item] = tagged(
             execution=_EXECUTION,
         ),
         "function_call_output": record(OutputItem, call_id=optional(string), output=required(_OUTPUT)),
-        "custom_tool_call_output": record(OutputItem, call_id=required(string), output=optional(_OUTPUT, "")),
+        "custom_tool_call_output": record(CustomOutputItem, call_id=required(string), output=optional(_OUTPUT, "")),
         "tool_search_output": record(
             ToolSearchOutputItem, call_id=required(string), tools=required(array(_TOOL)), execution=_EXECUTION
         ),

@@ -28,6 +28,7 @@ from ...versions import ModelVersion
 from .body import (
     Content,
     CustomCallItem,
+    CustomOutputItem,
     FilePart,
     FunctionCallItem,
     ImagePart,
@@ -164,9 +165,13 @@ class History:
         self.answered.add(call_id)
 
     def _output(self, index: int, item: OutputItem) -> None:
-        if item.call_id is not None:
+        # Of a function's output the content is looked at first, of a custom one the id.
+        is_custom = isinstance(item, CustomOutputItem)
+        if is_custom and item.call_id is not None:
             self._check_output(index, item.call_id)
         text, sources, ranges = self._content(index, item.output, "output")
+        if not is_custom and item.call_id is not None:
+            self._check_output(index, item.call_id)
         message = ToolMessage(text, item.call_id, sources, placeholders=ranges, image_token=self.image_token)
         if item.call_id is None:  # an output on its own
             self._end_turn()
