@@ -76,3 +76,7 @@ class Truncation:
             )
         if self.compact and topology.compact_refusal is not None:
             raise NotSupportedError(f"{mode}={self.mode}", f"{topology.compact_refusal}; use mask or off")
+
+
+EXACT = Truncation()
+"""The exact model: nothing is left out."""
