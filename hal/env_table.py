@@ -10,7 +10,7 @@ from typing import Any
 
 from .env_types import PREFIX, Kind, Variable, boolean, choice, floats, integer, number, path, string, token_ranges
 
-_DRAFT = "speculative decoding with the draft head"
+_DRAFT = "verification scheduled by confidence"
 _EPLB = "expert load balancing"
 _CUDA = "the cuda backend"
 _PARALLEL = "expert and data parallelism"
@@ -19,7 +19,6 @@ _GRAMMAR = "structured output"
 _VISION = "the vision pipeline"
 _ASYNC = "asynchronous scheduling"
 _PROFILE = "profiling and engine statistics"
-_YOCO = "truncated prefill"
 
 
 def _used(name: str, kind: Kind, default: Any, doc: str, *, upstream: bool = True, text: str | None = None) -> Variable:
@@ -200,32 +199,42 @@ _MODEL = [
         "Bytes of scratch for index scores.",
         text="10737418240 (10 GiB)",
     ),
-    _planned(
+    _used(
         "YOCO_PREFILL_TRUNCATION_MODE",
         choice("off", "mask", "compact"),
         "off",
-        _YOCO,
-        "Drops prompt rows that later layers do not need.",
+        "Bounded replay: consumer layers see window keys of a prompt's last tokens only (mask), and compute no other "
+        "rows (compact). Both give the same results, which are not those of off, the exact model.",
     ),
-    _planned("YOCO_PREFILL_KEEP_TOKENS", integer(0), 0, _YOCO, "Last prompt rows that are kept."),
+    _used(
+        "YOCO_PREFILL_KEEP_TOKENS",
+        integer(0),
+        0,
+        "Last tokens of a prompt that are kept then; at least the sliding window and the backtracking tokens. Upstream "
+        "recommends 140.",
+    ),
 ]
 
 _SPECULATION = [
-    _planned("USE_NEXTN_DECODE", integer(0), 5, _DRAFT, "Draft length; 0 turns speculation off.", accepts=(0,)),
+    _used(
+        "USE_NEXTN_DECODE",
+        integer(0, 32),
+        5,
+        "Drafts that a request verifies per step; 0 turns speculation off. A model without draft layers takes 0 only, "
+        "and unset means 0 for it.",
+    ),
     _planned("ENABLE_MTP_VARLEN", boolean(), False, _DRAFT, "Verification length scheduled by confidence."),
-    _planned(
+    _used(
         "MAX_BACKTRACKING_TOKENS",
         integer(1),
         None,
-        _DRAFT,
-        "Extra history in the window and compression rings.",
+        "Extra history in the window and compression rings, in tokens; draft length + 1 where that is more.",
         text="draft length + 1",
     ),
-    _planned(
+    _used(
         "DFLASH_CONFIDENCE_HEAD_TEMPERATURE",
         floats(1e-5),
         (1.0,),
-        _DRAFT,
         "Temperature of the confidence head: one, or one per draft position.",
         text="1.0",
     ),

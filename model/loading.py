@@ -15,7 +15,7 @@ from ..hal.catalog import CATALOG
 from ..hal.registry import REFERENCE, REGISTRY
 from ..ops import spec as op_spec
 from . import engram_tables, rope_table
-from .cache_layout import DEFAULT_MAX_DRAFT, build_cache_layout
+from .cache_layout import DEFAULT_MAX_DRAFT, CacheLayout, build_cache_layout
 from .checkpoint import READERS, Checkpoint
 from .config import TextConfig
 from .draft import Drafter
@@ -44,6 +44,7 @@ def load_model(
     engram_storage: EngramStorage = "auto",
     load_format: Literal["auto", "dummy"] = "auto",
     max_draft: int = DEFAULT_MAX_DRAFT,
+    backtrack: int | None = None,
     identity_vocabulary: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Model:
@@ -59,6 +60,7 @@ def load_model(
         engram_storage: 'device', 'host' (tables stay mapped from the files), or 'auto' by size.
         load_format: 'auto' reads the files; 'dummy' reads config.json and tokenizer.json alone and makes weights up.
         max_draft: most draft tokens a step may verify; sizes the rings. 0 leaves the draft layers out.
+        backtrack: positions that the rings keep beyond the window; None is max_draft + 1, the least.
         identity_vocabulary: use the identity Engram table instead of the tokenizer's (tests only).
         progress: called with (bytes read so far, bytes to read).
 
@@ -91,7 +93,8 @@ def load_model(
                 progress(done, total)
 
         loader = Loader(checkpoint, config, plan, checkpoint.inventory, target, advance)
-        return _assemble(loader, Path(path), length, max_draft, identity_vocabulary, on_host)
+        layout = build_cache_layout(config.text, config.topology, max_draft=max_draft, backtrack=backtrack)
+        return _assemble(loader, Path(path), length, layout, max_draft, identity_vocabulary, on_host)
 
 
 def _is_read(spec: TensorSpec, tables_on_host: bool, max_draft: int) -> bool:
@@ -102,10 +105,15 @@ def _is_read(spec: TensorSpec, tables_on_host: bool, max_draft: int) -> bool:
 
 
 def _assemble(
-    loader: Loader, path: Path, length: int, max_draft: int, identity_vocabulary: bool, on_host: bool
+    loader: Loader,
+    path: Path,
+    length: int,
+    layout: CacheLayout,
+    max_draft: int,
+    identity_vocabulary: bool,
+    on_host: bool,
 ) -> Model:
     config, text = loader.config, loader.config.text
-    layout = build_cache_layout(text, config.topology, max_draft=max_draft)
     # A draft pass behind the last position reaches past the longest sequence.
     plain, scaled = (loader.put(table) for table in rope_tables(text, length, length + max_draft))
 

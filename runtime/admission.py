@@ -14,6 +14,7 @@ from .config import EngineConfig
 from .params import SamplingParams, fresh_seed, sample_seed
 from .request import Request, TextDecoder
 from .stop import StopStrings
+from .truncation import check_prompt_logprobs
 
 Prompt = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -49,6 +50,7 @@ class Admission:
             raise InvalidArgumentError(
                 "top_logprobs", params.top_logprobs, f"at most DEEPINFER_SAMPLER_FORCE_TOPK = {most}"
             )
+        check_prompt_logprobs(self.config.truncation, params)
         if params.stop_strings and self._make_decoder is None:
             raise InvalidArgumentError("stop", params.stop, "None: this engine has no tokenizer")
         check_no_images(multi_modal_data)
@@ -109,6 +111,7 @@ class Admission:
             max_output_tokens=min(params.max_tokens, self.config.max_model_len - len(prompt)),
             tokens=prompt,
             arrival_time=arrival_time,
+            max_drafts=self.config.limits.max_drafts,
             decoder=None if self._make_decoder is None else self._make_decoder(),
             stops=StopStrings(params.stop_strings),
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ..hal.errors import InvalidArgumentError, NotSupportedError, short
+from ..model.truncation import MODES
 from .checks import INT32_MAX, check_bool, check_choice, check_float, check_int
 from .params import SEED_MAX
 from .planner import Limits, pages_for
@@ -48,8 +49,9 @@ class EngineArgs:
             that a run repeats; None draws these seeds from the operating system.
         max_model_len: longest prompt plus output, in tokens; None is 4096, or less where the model ends before.
         gpu_memory_utilization: in (0, 1]: part of the device's memory that weights and caches may fill.
-        max_num_batched_tokens: rows of one step; None is max(max_model_len, 4096, max_num_seqs). At least max_num_seqs,
-            and at least max_model_len unless `chunked_prefill`.
+        max_num_batched_tokens: rows of one step; None is max(max_model_len, 4096, max_num_seqs * (1 + drafts)), drafts
+            being DEEPINFER_USE_NEXTN_DECODE. At least max_num_seqs * (1 + drafts), and at least max_model_len unless
+            `chunked_prefill`.
         max_num_seqs: requests that run at a time.
         chunked_prefill: cut long prompts over several steps.
         stop_preempted_request: a preempted request ends (insufficient_system_resource) instead of being recomputed.
@@ -60,6 +62,10 @@ class EngineArgs:
         device: torch device; None takes the one of the backend.
         backend: kernels to use: cuda, ascend, reference (or nvidia, ascend, cpu); None takes the detected one.
         engram_storage: where n-gram tables live: auto, device or host.
+        yoco_prefill_truncation_mode, yoco_prefill_keep_tokens: bounded replay of prompts; None takes the variables
+            DEEPINFER_YOCO_PREFILL_TRUNCATION_MODE (off, mask or compact) and DEEPINFER_YOCO_PREFILL_KEEP_TOKENS.
+        drafter_invariant: the drafter draws with the target's random numbers, and a draft is accepted only if the
+            target draws it too: with a seed, the text is the same with and without drafts, also above temperature 0.
 
     The other fields are upstream's and may only have their defaults; `REFUSED` says what will bring them.
     """
@@ -94,6 +100,9 @@ class EngineArgs:
     device: str | None = None
     backend: str | None = None
     engram_storage: str = "auto"
+    yoco_prefill_truncation_mode: str | None = None
+    yoco_prefill_keep_tokens: int | None = None
+    drafter_invariant: bool = False
 
     def __post_init__(self) -> None:
         self.validate()
@@ -125,7 +134,9 @@ class EngineArgs:
                 raise InvalidArgumentError(name, value, "a non-empty string or None")
         for name, choices in (("load_format", LOAD_FORMATS), ("engram_storage", ENGRAM_STORAGES)):
             check_choice(name, getattr(self, name), choices, f"one of {', '.join(choices)}")
-        for name in ("disable_log_stats", "stop_preempted_request", "chunked_prefill"):
+        mode, known = self.yoco_prefill_truncation_mode, f"one of {', '.join(MODES)}, or None"
+        check_choice("yoco_prefill_truncation_mode", mode, (*MODES, None), known)
+        for name in ("disable_log_stats", "stop_preempted_request", "chunked_prefill", "drafter_invariant"):
             check_bool(name, getattr(self, name))
         if self.seed is not None:
             self.seed = check_int("seed", self.seed, 0, SEED_MAX, also="None")
@@ -134,7 +145,12 @@ class EngineArgs:
             "gpu_memory_utilization", self.gpu_memory_utilization, 0.0, 1.0, open_low=True
         )
         self.max_num_seqs = check_int("max_num_seqs", self.max_num_seqs, 1, 1 << 20)
-        for name, low in (("max_model_len", 2), ("max_num_batched_tokens", self.max_num_seqs), ("num_pages", 1)):
+        for name, low in (
+            ("max_model_len", 2),
+            ("max_num_batched_tokens", self.max_num_seqs),
+            ("num_pages", 1),
+            ("yoco_prefill_keep_tokens", 0),
+        ):
             value = getattr(self, name)
             if value is not None:
                 setattr(self, name, check_int(name, value, low, INT32_MAX, also="None"))
@@ -162,16 +178,23 @@ class EngineArgs:
             return min(DEFAULT_MAX_MODEL_LEN, model_limit)
         return check_int("max_model_len", self.max_model_len, 2, model_limit)
 
-    def limits(self, max_model_len: int, max_sum_context: int | None = None) -> Limits:
-        """Limits of a step.
+    def limits(self, max_model_len: int, max_sum_context: int | None = None, max_drafts: int = 0) -> Limits:
+        """Limits of a step in which a request verifies `max_drafts` drafts.
 
         Raises:
-            InvalidArgumentError: steps too short for a whole prompt while prompts may not be cut, or a cap on the
-                summed lengths that some prompt exceeds alone.
+            InvalidArgumentError: steps too short for the drafts of all requests, or for a whole prompt while prompts
+                may not be cut; or a cap on the summed lengths that some prompt exceeds alone.
         """
-        rows = self.max_num_batched_tokens
+        rows, verified = self.max_num_batched_tokens, self.max_num_seqs * (1 + max_drafts)
         if rows is None:
-            rows = max(max_model_len, DEFAULT_MAX_MODEL_LEN, self.max_num_seqs)
+            rows = max(max_model_len, DEFAULT_MAX_MODEL_LEN, verified)
+        elif rows < verified:
+            raise InvalidArgumentError(
+                "max_num_batched_tokens",
+                rows,
+                f"at least max_num_seqs * (1 + DEEPINFER_USE_NEXTN_DECODE) = {verified}: a request verifies "
+                f"{max_drafts} drafts per step",
+            )
         elif rows < max_model_len and not self.chunked_prefill:
             raise InvalidArgumentError(
                 "max_num_batched_tokens", rows, f"at least max_model_len = {max_model_len}, or chunked_prefill=True"
@@ -186,6 +209,7 @@ class EngineArgs:
             page_tokens=PAGE_TOKENS,
             chunked_prefill=self.chunked_prefill,
             max_sum_context=max_sum_context,
+            max_drafts=max_drafts,
         )
 
     def check_pages(self, pages: int, max_model_len: int) -> int:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import time
 
-from .execute import Drawn
+from .execute import Drawn, Result, Work
 from .outputs import FinishReason, RequestOutput
-from .request import Request
+from .request import Proposal, Request
 
 
 def advance(request: Request, token: int) -> tuple[FinishReason | None, str | int | None, str]:
     """Why the request ends with this token, what matched, and the text that became certain."""
-    params = request.params
-    stop_id = token in (params.stop_token_ids or ())
-    at_eos = token == request.eos_id and not params.ignore_eos
-    ends = at_eos or stop_id
+    at_eos = token == request.eos_id and not request.params.ignore_eos
+    ends = request.ends_with(token)
     full = request.num_output_tokens >= request.max_output_tokens
     text = ""
     if request.decoder is not None:
@@ -55,12 +53,27 @@ def output_of(request: Request, text: str, max_num_batched_tokens: int) -> Reque
 
 def report(output: RequestOutput, request: Request, drawn: Drawn) -> None:
     """Puts the token, and what was asked about it, into its output."""
+    output.nextn_logprobs = drawn.draft_logprob
     output.token_id = drawn.token
     output.token_logprobs = drawn.logprob
     output.top_token_ids, output.top_logprobs = drawn.top_ids, drawn.top_logprobs
     output.raw_token_logprobs = drawn.raw_logprob
     output.raw_top_token_ids, output.raw_top_logprobs = drawn.raw_top_ids, drawn.raw_top_logprobs
     output.sum_smaller_probs = drawn.sum_smaller
-    output.draft_tok = output.accept_tok = 1
     if not request.prompt_reported:
         output.prompt_logprobs, request.prompt_reported = request.prompt_logprobs, True
+
+
+def report_step(output: RequestOutput, proposal: Proposal, item: Work, result: Result, said: int) -> None:
+    """Puts what a step drafted and verified into the output of its last token.
+
+    Args:
+        output: of that token.
+        proposal: drafts that the step began with.
+        item, result: rows of the step, and what they gave.
+        said: tokens of the result that became output; fewer than it has where one of them is the end.
+    """
+    output.drafted, output.verified = len(proposal.tokens), len(item.drafts)
+    output.accepted = min(said, result.accepted)
+    output.draft_tok, output.accept_tok = 1 + len(item.drafts), said
+    output.confidence_score = proposal.confidences

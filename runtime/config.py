@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..model.truncation import EXACT, Truncation
 from .planner import Limits
 
 
@@ -22,6 +23,9 @@ class EngineConfig:
         seed: base of the seeds of requests that have none; None draws them from the operating system.
         force_top_k: candidates that sampling keeps at most, 0 for all; bounds `top_logprobs`.
         log_interval: steps between log lines; 0 is off.
+        truncation: bounded replay of prompts, which leaves no prompt log-probabilities.
+
+    Drafts per request and step are `limits.max_drafts`.
     """
 
     vocab_size: int
@@ -34,3 +38,4 @@ class EngineConfig:
     seed: int | None = None
     force_top_k: int = 0
     log_interval: int = 0
+    truncation: Truncation = EXACT

@@ -18,7 +18,7 @@ import numpy as np
 from ..hal.errors import InvalidArgumentError
 from .admission import Admission, check_defaults, ids_to_abort
 from .checks import check_float
-from .commit import advance, flush, output_of, report
+from .commit import advance, flush, output_of, report, report_step
 from .config import EngineConfig
 from .execute import Drawn, Executor, Result, Work, work_on
 from .isolation import Isolation, describe, is_everybodys
@@ -27,7 +27,7 @@ from .params import SamplingParams
 from .planner import StepPlan, plan_step
 from .progress import EngineStats, ProgressLog
 from .queues import Queues
-from .request import Request, TextDecoder
+from .request import Proposal, Request, TextDecoder
 
 __all__ = ["EngineConfig", "EngineStats", "LLMEngine"]
 
@@ -182,7 +182,8 @@ class LLMEngine:
         smaller groups (see `Isolation`): who fails on its own ends with the reason "error", the others go on.
 
         Returns:
-            At most one output per sample for what this step computed, and those of requests aborted since the last.
+            One output per token: at most one per sample and accepted draft, and one more; and those of requests aborted
+            since the last step.
 
         Raises:
             Exception: whatever the executor raised, if each of its requests failed with an error on its own and so did
@@ -334,23 +335,37 @@ class LLMEngine:
     def _commit(self, work: Sequence[Work], results: Sequence[Result]) -> None:
         for item, result in zip(work, results, strict=True):
             request = item.request
-            request.computed = item.end
+            request.computed = item.known_end + result.accepted  # rows of rejected drafts are as if never computed
             self.stats.prompt_tokens += max(0, min(item.end, request.prompt_len) - item.start)
             if request.aborted:
                 continue
             request.prompt_logprobs += result.prompt_logprobs
-            if result.drawn is not None:
-                try:
-                    self._append(request, result.drawn)
-                except Exception as error:  # of its text: nobody else's affair
-                    log.exception("a token of request %r has no text", request.request_id)
-                    self._finish(request, FinishReason.ERROR, error=describe(error))
+            try:
+                self._say(item, result)
+            except Exception as error:  # of its text: nobody else's affair
+                log.exception("a token of request %r has no text", request.request_id)
+                self._finish(request, FinishReason.ERROR, error=describe(error))
+            if not request.finished:
+                request.proposal = result.proposal or Proposal([])
         self._apply_aborts()
 
-    def _append(self, request: Request, drawn: Drawn) -> None:
+    def _say(self, item: Work, result: Result) -> None:
+        """Append the tokens of a step up to an end among them."""
+        request = item.request
+        proposal = request.proposal
+        for said, drawn in enumerate(result.tokens, 1):
+            output = self._append(request, drawn)
+            if output is None:
+                return
+            if request.finished or said == len(result.tokens):
+                report_step(output, proposal, item, result, said)
+                self.stats.count_drafts(output)
+                return
+
+    def _append(self, request: Request, drawn: Drawn) -> RequestOutput | None:
         if not drawn.valid:
             self._finish(request, FinishReason.ERROR, error="the model returned logits that are not numbers")
-            return
+            return None
         request.append(drawn.token)
         self.stats.output_tokens += 1
         reason, stop_reason, text = advance(request, drawn.token)
@@ -360,6 +375,7 @@ class LLMEngine:
             self._end(request, reason, output)
             output.stop_reason = stop_reason
         self._ready.append(output)
+        return output
 
     def _finish(self, request: Request, reason: FinishReason, error: str | None = None) -> None:
         """End a request without a token."""

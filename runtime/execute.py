@@ -1,4 +1,4 @@
-"""Carrying a planned step out on the model: batch, forward, sampling."""
+"""Carrying a planned step out on the model: batch, forward, sampling, drafts for the next step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from .request import Request
+import numpy as np
+
+from ..model.truncation import EXACT, Truncation
+from .request import Proposal, Request
 
 
 @dataclass(slots=True)
@@ -14,8 +17,11 @@ class Work:
     """Rows start..end-1 of one request in one step.
 
     Attributes:
-        sample: whether the last row's logits draw the next token.
+        sample: whether the rows from the last known token on draw what follows.
         prompt_rows: positions whose logits give the log-probability of the prompt token that follows.
+        drafts: tokens of the last rows, which the rows before them confirm or replace.
+        redraft: whether drafts are to be proposed although nothing is drawn: behind the last known token, which is not
+            among the rows.
     """
 
     request: Request
@@ -23,11 +29,32 @@ class Work:
     end: int
     sample: bool
     prompt_rows: range = range(0)
+    drafts: Sequence[int] = ()
+    redraft: bool = False
+
+    @property
+    def known_end(self) -> int:
+        """End of the rows whose tokens are known: those before the drafts."""
+        return self.end - len(self.drafts)
+
+    @property
+    def sampled_rows(self) -> range:
+        """Positions whose logits draw or confirm tokens."""
+        return range(self.known_end - 1, self.end) if self.sample else range(0)
+
+    def tokens(self) -> np.ndarray[Any, np.dtype[np.int32]]:
+        """The request's tokens up to `end`, drafts included."""
+        known = self.request.tokens[: self.request.length]
+        return np.concatenate([known, np.array(self.drafts, np.int32)]) if self.drafts else known
 
 
 @dataclass(slots=True)
 class Drawn:
-    """The token drawn for one row, with what was asked about it. `valid` is False when the logits were not numbers."""
+    """The token drawn for one row, with what was asked about it.
+
+    `valid` is False when the logits were not numbers. `draft_logprob`: log-probability with which the drafter drew an
+    accepted draft; 1.0 for other tokens and where verification did not need it.
+    """
 
     token: int
     logprob: float = 0.0
@@ -38,14 +65,26 @@ class Drawn:
     raw_top_logprobs: list[float] = field(default_factory=list)
     sum_smaller: float = -1.0
     valid: bool = True
+    draft_logprob: float = 1.0
 
 
 @dataclass(slots=True)
 class Result:
-    """What one `Work` gave."""
+    """What one `Work` gave: the drafts that were accepted and the token behind them; then drafts for the next step."""
 
-    drawn: Drawn | None = None
+    tokens: list[Drawn] = field(default_factory=list)
     prompt_logprobs: list[float] = field(default_factory=list)
+    proposal: Proposal | None = None
+
+    @property
+    def drawn(self) -> Drawn | None:
+        """The last token."""
+        return self.tokens[-1] if self.tokens else None
+
+    @property
+    def accepted(self) -> int:
+        """Drafts that were accepted."""
+        return max(0, len(self.tokens) - 1)
 
 
 class Executor(Protocol):
@@ -56,13 +95,37 @@ class Executor(Protocol):
         ...
 
 
-class ModelExecutor:
-    """Executor over `model.Model`: builds the batch, runs the forward, samples."""
+class ProposesDrafts(Protocol):
+    """Makes the drafts of the next step."""
 
-    def __init__(self, model: Any, caches: Any, sampler: Any) -> None:
+    def propose(self, work: Sequence[Work], results: Sequence[Result]) -> None:
+        """Fill in `Result.proposal` where `wants_drafts`. Called once per step, behind its forward and sampling."""
+        ...
+
+
+class ModelExecutor:
+    """Executor over `model.Model`: builds the batch, runs the forward, samples, drafts.
+
+    Args:
+        model, caches, sampler: as they are.
+        drafter: proposes drafts; None where no request takes any.
+        truncation: how prompts are computed. A prompt ends where the request's own ended, also when its whole text is
+            computed again after a preemption: what was decoded behind it stays as it was, bit for bit.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        caches: Any,
+        sampler: Any,
+        drafter: ProposesDrafts | None = None,
+        truncation: Truncation = EXACT,
+    ) -> None:
         self.model = model
         self.caches = caches
         self.sampler = sampler
+        self.drafter = drafter
+        self.truncation = truncation
 
     def run(self, work: Sequence[Work]) -> list[Result]:
         from ..model.batch import Batch, SequenceSlice
@@ -71,28 +134,42 @@ class ModelExecutor:
         for item in work:
             request = item.request
             assert request.pages is not None and request.slot is not None
-            # A sampled row comes after the prompt, so it is never one of the prompt rows.
-            rows = [*item.prompt_rows, item.end - 1] if item.sample else list(item.prompt_rows)
+            # Sampled rows come after the prompt, so they are never among the prompt rows.
+            rows = [*item.prompt_rows, *item.sampled_rows]
             slices.append(
                 SequenceSlice(
-                    tokens=request.tokens[: request.length],
+                    tokens=item.tokens(),
                     start=item.start,
                     end=item.end,
                     state_slot=request.slot.ids[0],
                     pages=request.pages.ids,
                     logits=rows,
+                    keep_from=self.truncation.keep_from(request.prompt_len),
                 )
             )
-        batch = Batch.build(slices, self.model.config.text, self.model.device)
+        text, compact = self.model.config.text, self.truncation.compact
+        batch = Batch.build(slices, text, self.model.device, compact=compact)
         logits = self.model.forward(batch, self.caches)
         results: list[Result] = self.sampler.sample(logits, work)
+        if self.drafter is not None:
+            self.drafter.propose(work, results)
         return results
 
 
 def work_on(request: Request, start: int, end: int) -> Work:
-    """Rows start..end-1 of a request: the last row of its known text draws, prompt rows tell what is still missing."""
+    """Rows start..end-1 of a request: from the end of its known text on they draw; prompt rows tell what is missing."""
     rows = range(0)
     if request.params.prompt_logprobs:
         first, last = max(start, len(request.prompt_logprobs)), min(end, request.prompt_len - 1)
         rows = range(first, max(first, last))
-    return Work(request, start, end, end == request.length, rows)
+    drafts = request.proposal.tokens[: max(0, end - request.length)]
+    redraft = request.redrafts and end == request.length - 1
+    return Work(request, start, end, end >= request.length, rows, drafts, redraft)
+
+
+def wants_drafts(item: Work, result: Result) -> bool:
+    """Whether the request goes on, as far as its tokens tell, and takes drafts in its next step."""
+    if item.redraft:
+        return True
+    ended = any(not one.valid or item.request.ends_with(one.token) for one in result.tokens)
+    return bool(result.tokens) and not ended and item.request.draft_count(len(result.tokens)) > 0

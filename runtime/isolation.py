@@ -51,7 +51,7 @@ class Isolation:
         traceback.clear_frames(error.__traceback__)
         suspects = [item.request for item in work if not item.request.finished]
         for item in work:
-            self._goals[item.request.key] = max(self._goals.get(item.request.key, 0), item.end)
+            self._goals[item.request.key] = max(self._goals.get(item.request.key, 0), item.known_end)
         self._groups = [[one for one in group if one not in suspects] for group in self._groups]
         if len(work) == 1 and self._started:
             self.failed += [(one, error) for one in suspects]
@@ -64,7 +64,7 @@ class Isolation:
     def step_passed(self, work: Sequence[Work]) -> None:
         """Takes note of a step that ran."""
         # Rows before the point of failure prove nothing: the machine could compute them before, too.
-        if any(item.end >= self._goals.get(item.request.key, 0) for item in work):
+        if any(item.known_end >= self._goals.get(item.request.key, 0) for item in work):
             self.healthy = True
             self._distrusted.clear()
 

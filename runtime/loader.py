@@ -17,11 +17,14 @@ from ..hal.errors import InvalidArgumentError
 from ..model.hub import resolve_model
 from ..model.tokenizer import Tokenizer
 from ..model.transformer import Model
+from ..model.truncation import EXACT, Truncation
 from .args import PAGE_TOKENS, EngineArgs
+from .drafting import ModelDrafter, Speculation
 from .engine import EngineConfig, LLMEngine
 from .execute import ModelExecutor
 from .planner import pages_for
 from .sampler import Sampler, SamplerConfig
+from .truncation import resolve_truncation
 
 if TYPE_CHECKING:
     from .request import TextDecoder
@@ -68,11 +71,14 @@ def load_engine(args: EngineArgs) -> LoadedEngine:
 def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device: Device) -> LoadedEngine:
     text = model.config.text
     tokenizer = _load_tokenizer(args, path, model)
-    limits = args.limits(model.max_model_len, env.get("DEEPINFER_PREFILL_MAX_SUM_SEQLEN_K"))
+    drafting = Speculation.from_environment(text, args.drafter_invariant)
+    limits = args.limits(model.max_model_len, env.get("DEEPINFER_PREFILL_MAX_SUM_SEQLEN_K"), drafting.drafts)
     slots = int(args.max_num_seqs * env.get("DEEPINFER_NUM_STATE_SLOTS_RATIO"))
-    pages = args.check_pages(_count_pages(args, model, backend, device, slots), model.max_model_len)
+    pool_bytes = drafting.pool_bytes(slots + 1, text.vocab_size)
+    pages = args.check_pages(_count_pages(args, model, backend, device, slots, pool_bytes), model.max_model_len)
     sampling = SamplerConfig.from_environment()
-    executor = ModelExecutor(model, model.new_caches(pages + 1, slots + 1), Sampler(text.vocab_size, sampling))
+    truncation = resolve_truncation(args, model.topology, model.cache_layout.ring_slots)
+    executor = build_executor(model, pages + 1, slots + 1, sampling, drafting, truncation)
     config = EngineConfig(
         vocab_size=text.vocab_size,
         eos_id=tokenizer.eos_id,
@@ -84,6 +90,7 @@ def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device:
         seed=args.seed,
         force_top_k=sampling.force_top_k,
         log_interval=0 if args.disable_log_stats else env.get("DEEPINFER_LOGGING_INTERVAL_STEP"),
+        truncation=truncation,
     )
 
     def decoder() -> TextDecoder:
@@ -93,13 +100,36 @@ def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device:
     return LoadedEngine(engine, model, tokenizer, path, backend.name)
 
 
+def build_executor(
+    model: Model,
+    pages: int,
+    slots: int,
+    sampling: SamplerConfig,
+    drafting: Speculation,
+    truncation: Truncation = EXACT,
+) -> ModelExecutor:
+    """Caches of so many pages and state slots (number 0 of each is reserved), sampler and drafter of a model."""
+    caches = model.new_caches(pages, slots)
+    vocab = model.config.text.vocab_size
+    pool = drafting.new_pool(slots, vocab, model.device)
+    drafter = None if pool is None else ModelDrafter(model, caches, drafting, pool, sampling.force_top_k)
+    return ModelExecutor(model, caches, Sampler(vocab, sampling, pool, drafting.shared), drafter, truncation)
+
+
 def _load_model(args: EngineArgs, path: Path, device: Device) -> Model:
     from ..model.config import load_config
 
-    limit = load_config(path).text.max_position_embeddings
+    found = load_config(path)
+    text = found.text
+    drafting = Speculation.from_environment(text, args.drafter_invariant)
+    length = args.resolve_max_model_len(text.max_position_embeddings)
+    args.limits(length, max_drafts=drafting.drafts)  # before the weights, which may take minutes
+    resolve_truncation(args, found.topology, text.sliding_window + drafting.backtrack())
     options: dict[str, Any] = {
         "device": device.torch,
-        "max_model_len": args.resolve_max_model_len(limit),
+        "max_model_len": length,
+        "max_draft": drafting.drafts,
+        "backtrack": drafting.backtrack(),
         "engram_storage": _engram_storage(args),
         "load_format": args.load_format,
     }
@@ -133,11 +163,14 @@ def _load_tokenizer(args: EngineArgs, path: Path, model: Model) -> Tokenizer:
     )
 
 
-def _count_pages(args: EngineArgs, model: Model, backend: Backend, device: Device, slots: int) -> int:
+def _count_pages(
+    args: EngineArgs, model: Model, backend: Backend, device: Device, slots: int, pool_bytes: int = 0
+) -> int:
     """Pages that can be handed out: `num_pages`, or what the memory allows and the requests can use.
 
-    The memory budget is gpu_memory_utilization * total - what is in use now, the model included; state slots come off
-    it, pages share the rest. Never more than max_num_seqs requests of the greatest length can hold.
+    The memory budget is gpu_memory_utilization * total - what is in use now, the model included; state slots and the
+    pool of drafts come off it, pages share the rest. Never more than max_num_seqs requests of the greatest length can
+    hold.
     """
     if args.num_pages is not None:
         return args.num_pages
@@ -149,7 +182,7 @@ def _count_pages(args: EngineArgs, model: Model, backend: Backend, device: Devic
     # A system does not count host memory that nobody has touched yet; what the model holds is known.
     used = max(found.memory_total - found.memory_free, model.memory.device)
     budget = args.gpu_memory_utilization * found.memory_total - used
-    budget -= (slots + 1) * layout.state_bytes + layout.page_bytes
+    budget -= (slots + 1) * layout.state_bytes + layout.page_bytes + pool_bytes
     pages = min(useful, max(0, int(budget // layout.page_bytes)))
     log.info("%d pages of %d bytes, %d state slots of %d bytes", pages, layout.page_bytes, slots, layout.state_bytes)
     return pages

@@ -51,9 +51,14 @@ class RequestOutput:
         prompt_logprobs: on the first output: log-probability of prompt tokens 1.. under the raw distribution, one less
             than the prompt has tokens. Empty elsewhere and when not asked for.
         elapsed: seconds since the request arrived.
-        nextn_logprobs: log-probability of the draft; 1.0 means not available.
-        draft_tok, accept_tok: rows verified for this token and tokens that came of them; 0 without a token.
-        confidence_score: confidences of the drafts; empty without drafting.
+        nextn_logprobs: log-probability with which the drafter drew this token, if it was an accepted draft; 1.0 means
+            not available: other tokens, temperature 0, drafter-invariant mode.
+        drafted, verified, accepted: on the last token of a step: drafts proposed, drafts among the step's rows (no more
+            than could still be said), drafts that became tokens. 0 elsewhere.
+        draft_tok, accept_tok: on the last token of a step: rows, verified + 1, and tokens that came of them. 0
+            elsewhere.
+        confidence_score: on the last token of a step: how sure the drafter was of each draft, given those before it.
+            Empty without drafting.
     """
 
     request_id: Any
@@ -80,6 +85,9 @@ class RequestOutput:
     prompt_logprobs: list[float] = field(default_factory=list)
     elapsed: float = 0.0
     nextn_logprobs: float = 1.0
+    drafted: int = 0
+    verified: int = 0
+    accepted: int = 0
     draft_tok: int = 0
     accept_tok: int = 0
     confidence_score: list[float] = field(default_factory=list)

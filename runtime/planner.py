@@ -9,7 +9,10 @@ Policy
   prompt never stalls them; what is left of the token budget goes to prompts that are under way, then to new ones, in
   arrival order.
 * A new request gets the pages of its whole known text and a state slot when it is admitted, so it never needs pages in
-  the middle of its prompt. A decoding request takes a page when it crosses a page border.
+  the middle of its prompt. A decoding request takes a page when it, or a draft that is to be verified, crosses a page
+  border; it keeps the page when the draft is rejected.
+* Drafts are never cut to what happens to be free. Which of them are verified depends on their request alone, and so do
+  the tokens that are drawn.
 * Memory pressure: when a running request needs a page and none is free, the most recently admitted other request is
   preempted, for it has the least work to repeat; a request that is itself the youngest preempts itself. The oldest
   request therefore always moves, which rules out livelock. Nothing is preempted unless a page is needed.
@@ -35,6 +38,7 @@ class Limits:
         page_tokens: tokens per page.
         chunked_prefill: whether a prompt may be cut into several steps.
         max_sum_context: cap on the summed text lengths of the requests that prefill in one step; None is no cap.
+        max_drafts: most drafts that a request verifies in one step.
     """
 
     max_tokens: int
@@ -42,10 +46,14 @@ class Limits:
     page_tokens: int
     chunked_prefill: bool = True
     max_sum_context: int | None = None
+    max_drafts: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_requests <= self.max_tokens:
-            raise ValueError(f"{self.max_requests} requests cannot share a step of {self.max_tokens} rows")
+        if not 1 <= self.max_requests * (1 + self.max_drafts) <= self.max_tokens:
+            each = 1 + self.max_drafts
+            raise ValueError(
+                f"{self.max_requests} requests cannot share a step of {self.max_tokens} rows if each has {each}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +65,22 @@ class RequestView:
         length: tokens known: prompt and output.
         computed: tokens whose cache entries exist; at most length - 1 between steps.
         pages: pages held.
+        drafts: tokens proposed behind the known ones, verified when it decodes.
+        redraft: its known text was computed before and drafts stood behind it: its last token is not computed with the
+            others but decodes, with these drafts, once they have been made again.
     """
 
     key: int
     length: int
     computed: int = 0
     pages: int = 0
+    drafts: int = 0
+    redraft: bool = False
+
+    @property
+    def prefill(self) -> int:
+        """Tokens that are computed before it decodes."""
+        return self.length - 1 if self.redraft else self.length
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +162,7 @@ class _Room:
 
     def take(self, view: RequestView) -> int:
         """Rows given to the request: 0 when it has to wait for another step."""
-        wanted = view.length - view.computed
+        wanted = view.prefill - view.computed
         count = wanted if wanted <= self._tokens else self._tokens if self._chunked else 0
         if self._context is not None:
             if view.length > self._context:
@@ -156,7 +174,7 @@ class _Room:
 
 
 def _decode(state: Snapshot, limits: Limits, plan: StepPlan) -> tuple[list[RequestView], int]:
-    """Schedules one row for every decoding request, preempting from the young end where pages are short.
+    """Schedules the rows of every decoding request, preempting from the young end where pages are short.
 
     Returns the requests that stay and the pages still free.
     """
@@ -168,7 +186,8 @@ def _decode(state: Snapshot, limits: Limits, plan: StepPlan) -> tuple[list[Reque
         index += 1
         if not _decoding(view):
             continue
-        need = pages_for(view.length, limits.page_tokens) - view.pages
+        end = view.length + view.drafts
+        need = max(0, pages_for(end, limits.page_tokens) - view.pages)
         while need > free_pages and len(running) > index:
             victim = running.pop()
             plan.preempted.append(victim.key)
@@ -179,5 +198,5 @@ def _decode(state: Snapshot, limits: Limits, plan: StepPlan) -> tuple[list[Reque
             free_pages += view.pages
             continue
         free_pages -= need
-        plan.items.append(PlanItem(view.key, view.computed, view.length, need, False))
+        plan.items.append(PlanItem(view.key, view.computed, end, need, False))
     return running, free_pages

@@ -26,6 +26,18 @@ class TextDecoder(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class Proposal:
+    """Drafts for the next step: tokens, and how sure the drafter is of each.
+
+    `drawn` is False for drafts that nobody drew: whoever proposed them was certain of them.
+    """
+
+    tokens: list[int]
+    confidences: list[float] = field(default_factory=list)
+    drawn: bool = True
+
+
 @dataclass(slots=True, eq=False)
 class Request:
     """State of one sample. The engine is its only writer.
@@ -39,6 +51,8 @@ class Request:
         tokens: int32 buffer that begins with the prompt and the output so far; `length` entries are valid.
         computed: tokens whose cache entries are valid.
         pages, slot: leases; None while waiting.
+        max_drafts: most drafts that a step verifies; 0 is plain decoding.
+        proposal: drafts behind the known tokens.
     """
 
     key: int
@@ -63,6 +77,8 @@ class Request:
     aborted: bool = False
     finish_reason: FinishReason | None = None
     preemptions: int = 0
+    max_drafts: int = 0
+    proposal: Proposal = field(default_factory=lambda: Proposal([]))
 
     def __post_init__(self) -> None:
         self.length = self.prompt_len
@@ -80,7 +96,31 @@ class Request:
         return self.finish_reason is not None
 
     def view(self) -> RequestView:
-        return RequestView(self.key, self.length, self.computed, 0 if self.pages is None else len(self.pages))
+        return RequestView(
+            self.key,
+            self.length,
+            self.computed,
+            0 if self.pages is None else len(self.pages),
+            min(len(self.proposal.tokens), self.draft_count()),
+            self.redrafts,
+        )
+
+    def draft_count(self, new_tokens: int = 0) -> int:
+        """Drafts to verify in the step after the next `new_tokens` tokens; no more than could still be said.
+
+        The token behind them comes for nothing, so there is one draft less than tokens that are left.
+        """
+        return max(0, min(self.max_drafts, self.max_output_tokens - self.num_output_tokens - new_tokens - 1))
+
+    @property
+    def redrafts(self) -> bool:
+        """Whether it lost drafts together with its caches, so that they must be made again before it decodes."""
+        return self.num_output_tokens > 0 and self.draft_count() > 0 and self.computed < self.length - 1
+
+    def ends_with(self, token: int) -> bool:
+        """Whether the token, as the last one, ends the request whatever its text is."""
+        at_eos = token == self.eos_id and not self.params.ignore_eos
+        return at_eos or token in (self.params.stop_token_ids or ())
 
     def append(self, token: int) -> None:
         if self.length == len(self.tokens):
@@ -106,6 +146,7 @@ class Request:
                 lease.release()
         self.pages = self.slot = None
         self.computed = 0
+        self.proposal = Proposal([])
 
     def leases(self) -> tuple[list[Lease], list[Lease]]:
         """Page leases and slot leases, for the conservation check."""

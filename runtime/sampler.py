@@ -5,23 +5,28 @@ A row's result depends on its own request only. Nothing here computes on tensors
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..hal.errors import InvalidArgumentError
 from ..ops import sampling as ops
+from ..ops import verify
 from ..ops.embed import gather_rows
+from ..ops.verify import NO_DRAFT
 from .execute import Drawn, Result, Work
 from .request import Request
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from ..model.draft import DraftPool
 
 Array = np.ndarray[Any, np.dtype[Any]]
+IntArray = np.ndarray[Any, np.dtype[np.int32]]
 
 
 @dataclass(frozen=True)
@@ -61,42 +66,119 @@ class SamplerConfig:
             raise InvalidArgumentError(name, "every token", "at least one token of the vocabulary left")
 
 
-class Sampler:
-    """Draws the tokens of a step."""
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A logit row that draws a token, or confirms or replaces a draft.
 
-    def __init__(self, vocab_size: int, config: SamplerConfig | None = None) -> None:
+    Attributes:
+        tokens: of the request, with drafts behind those that are known; the row is behind the first `length`, so that
+            the token it decides has this index.
+        draft: the draft it decides, NO_DRAFT for a row behind the last draft.
+        log2q: row of the drafter's distributions that the draft was drawn from; -1 where it was certain.
+    """
+
+    request: Request
+    tokens: IntArray
+    length: int
+    draft: int = NO_DRAFT
+    log2q: int = -1
+
+    @property
+    def num_output_tokens(self) -> int:
+        return self.length - self.request.prompt_len
+
+    @property
+    def golden(self) -> int:
+        """The token that is forced here, -1 for none."""
+        forced, index = self.request.params.golden_token_ids or (), self.num_output_tokens
+        return forced[index] if index < len(forced) else -1
+
+
+class RowParams(NamedTuple):
+    """Sampling parameters of rows as the ops take them; filters are None where no row uses them."""
+
+    inverse: Tensor
+    top_k: Tensor | None
+    top_p: Tensor | None
+    min_p: Tensor | None
+    seeds: Tensor
+
+    @classmethod
+    def of(cls, requests: Sequence[Request], like: Tensor) -> RowParams:
+        """Parameters of one row per request, on the device of `like`."""
+        params = [request.params for request in requests]
+        seeds = np.array([request.seed for request in requests], np.uint64).view(np.int64)
+        return cls(
+            _upload(np.array([ops.inverse_temperature(p.temperature) for p in params], np.float32), like),
+            _optional([max(p.top_k, 0) for p in params], 0, np.int32, like),
+            _optional([ops.fixed31(p.top_p) for p in params], 1 << 31, np.int64, like),
+            _optional([ops.fixed31(p.min_p) for p in params], 0, np.int64, like),
+            _upload(seeds, like),
+        )
+
+
+class Sampler:
+    """Draws the tokens of a step and verifies its drafts.
+
+    Args:
+        vocab_size, config: as they are.
+        pool: what drafts were drawn from, by state slot; None without drafting.
+        shared: drafter-invariant mode: a draft is accepted if it is the target's own draw.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        config: SamplerConfig | None = None,
+        pool: DraftPool | None = None,
+        shared: bool = False,
+    ) -> None:
         self.vocab_size = vocab_size
         self.config = SamplerConfig() if config is None else config
         self.config.validate(vocab_size)
         self._mask = self._blacklist_mask()
+        self._log2q = None if pool is None or pool.log2q is None else pool.log2q
+        self._shared = shared
 
     def sample(self, logits: Tensor, work: Sequence[Work]) -> list[Result]:
         """One result per work item.
 
         Args:
-            logits: [L, V] fp32; per item its prompt rows in order, then its sampled row.
+            logits: [L, V] fp32; per item its prompt rows in order, then its sampled rows.
             work: the items of the step.
         """
         results = [Result() for _ in work]
         row = 0
-        drawn_rows: list[int] = []
-        drawn_items: list[int] = []
+        sampled: list[int] = []
+        spans: list[tuple[Result, list[Row]]] = []
         prompt_rows: list[int] = []
-        for index, item in enumerate(work):
+        for item, result in zip(work, results, strict=True):
             prompt_rows += range(row, row + len(item.prompt_rows))
             row += len(item.prompt_rows)
             if item.sample:
-                drawn_rows.append(row)
-                drawn_items.append(index)
-                row += 1
+                spans.append((result, self._rows_of(item)))
+                sampled += range(row, row + len(item.sampled_rows))
+                row += len(item.sampled_rows)
         assert row == logits.shape[0], "the model returned another number of logit rows than was asked for"
         if prompt_rows:
             self._prompt(_rows(logits, prompt_rows), work, results)
-        if drawn_rows:
-            requests = [work[index].request for index in drawn_items]
-            for index, drawn in zip(drawn_items, self._draw(_rows(logits, drawn_rows), requests), strict=True):
-                results[index].drawn = drawn
+        if sampled:
+            drawn = self._draw(_rows(logits, sampled), [rows for _, rows in spans])
+            for (result, _), tokens in zip(spans, drawn, strict=True):
+                result.tokens = tokens
         return results
+
+    def _rows_of(self, item: Work) -> list[Row]:
+        tokens, request = item.tokens(), item.request
+        first = -1
+        if self._log2q is not None and item.drafts and request.proposal.drawn and request.params.temperature > 0:
+            assert request.slot is not None
+            first = request.slot.ids[0] * self._log2q.shape[1]
+        rows = [
+            Row(request, tokens, item.known_end + j, draft, first if first < 0 else first + j)
+            for j, draft in enumerate(item.drafts)
+        ]
+        return [*rows, Row(request, tokens, item.end)]
 
     def _prompt(self, logits: Tensor, work: Sequence[Work], results: list[Result]) -> None:
         targets = [item.request.tokens[item.prompt_rows.start + 1 : item.prompt_rows.stop + 1] for item in work]
@@ -106,29 +188,81 @@ class Sampler:
             result.prompt_logprobs = values[begin : begin + len(target)]
             begin += len(target)
 
-    def _draw(self, raw: Tensor, requests: Sequence[Request]) -> list[Drawn]:
-        params = [request.params for request in requests]
-        logits = self._adjust(raw, requests)
-        inverse = _upload(np.array([ops.inverse_temperature(p.temperature) for p in params], np.float32), raw)
+    def _draw(self, raw: Tensor, spans: Sequence[Sequence[Row]]) -> list[list[Drawn]]:
+        """The tokens that each request's rows give: its accepted drafts and the token behind them."""
+        rows = [row for span in spans for row in span]
+        params = RowParams.of([row.request for row in rows], raw)
+        logits = self._adjust(raw, rows)
         kept = ops.sample_filter(
             logits,
-            inverse,
-            top_k=_optional([max(p.top_k, 0) for p in params], 0, np.int32, raw),
-            top_p=_optional([ops.fixed31(p.top_p) for p in params], 1 << 31, np.int64, raw),
-            min_p=_optional([ops.fixed31(p.min_p) for p in params], 0, np.int64, raw),
+            params.inverse,
+            top_k=params.top_k,
+            top_p=params.top_p,
+            min_p=params.min_p,
             force_top_k=self.config.force_top_k,
         )
-        seeds = np.array([request.seed for request in requests], np.uint64).view(np.int64)
-        positions = np.array([request.length for request in requests], np.int64)
-        tokens = ops.sample_draw(logits, inverse, kept, _upload(seeds, raw), _upload(positions, raw))
-        tokens = self._force_golden(tokens, requests)
-        logprobs = ops.token_logprobs(logits, tokens, inverse, kept).tolist()
+        counts, tokens = self._decide(logits, params, kept, spans)
+        said: list[int] = []
+        begin = 0
+        for span, count in zip(spans, counts, strict=True):
+            said += range(begin, begin + count)
+            begin += len(span)
+        if len(said) < len(rows):  # of rows behind the first rejected draft nothing is reported
+            pick = _upload(np.array(said, np.int64), raw)
+            adjusted = logits is not raw
+            raw = _rows(raw, said)
+            logits = _rows(logits, said) if adjusted else raw
+            kept, inverse = ops.Filter(*(value[pick] for value in kept)), params.inverse[pick]
+        else:
+            inverse = params.inverse
+        drawn = self._describe(raw, logits, inverse, kept, tokens, [rows[i] for i in said])
+        ends = np.cumsum(counts).tolist()
+        return [drawn[end - count : end] for end, count in zip(ends, counts, strict=True)]
+
+    def _decide(
+        self, logits: Tensor, params: RowParams, kept: ops.Filter, spans: Sequence[Sequence[Row]]
+    ) -> tuple[list[int], list[int]]:
+        """Tokens per request, and all of them in one list."""
+        rows = [row for span in spans for row in span]
+        positions = _upload(np.array([row.length for row in rows], np.int64), logits)
+        golden = [row.golden for row in rows]
+        if all(len(span) == 1 for span in spans):
+            tokens = ops.sample_draw(logits, params.inverse, kept, params.seeds, positions).tolist()
+            return [1] * len(spans), [t if g < 0 else g for t, g in zip(tokens, golden, strict=True)]
+
+        def put(values: Sequence[int]) -> Tensor:
+            return _upload(np.array(values, np.int32), logits)
+
+        drafts = put([row.draft for row in rows])
+        log2q = draft_row = None
+        if self._log2q is not None and not self._shared:
+            log2q, draft_row = self._log2q.flatten(0, 1), put([row.log2q for row in rows])
+        found = verify.verify_drafts(
+            logits, params.inverse, kept, drafts, params.seeds, positions, log2q, draft_row, self._shared
+        )
+        lengths = [len(span) for span in spans]
+        begin = put([0, *np.cumsum(lengths)[:-1]])
+        emitted = verify.accept_prefix(*found, begin, put(lengths), max(lengths), drafts, put(golden))
+        counts = [accepted + 1 for accepted in emitted.accepted.tolist()]
+        return counts, [t for row, n in zip(emitted.tokens.tolist(), counts, strict=True) for t in row[:n]]
+
+    def _describe(
+        self, raw: Tensor, logits: Tensor, inverse: Tensor, kept: ops.Filter, tokens: list[int], rows: Sequence[Row]
+    ) -> list[Drawn]:
+        """What is told of tokens, one per row."""
+        chosen = _upload(np.array(tokens, np.int32), raw)
+        logprobs = ops.token_logprobs(logits, chosen, inverse, kept).tolist()
         valid = kept.count.tolist()
         drawn = [
             Drawn(token, logprob, valid=count > 0)
-            for token, logprob, count in zip(tokens.tolist(), logprobs, valid, strict=True)
+            for token, logprob, count in zip(tokens, logprobs, valid, strict=True)
         ]
-        self._report(raw, logits, tokens, inverse, kept, requests, drawn)
+        self._report(raw, logits, chosen, inverse, kept, [row.request for row in rows], drawn)
+        known = [i for i, row in enumerate(rows) if row.log2q >= 0 and tokens[i] == row.draft]
+        if known and self._log2q is not None:
+            place = _upload(np.array([[rows[i].log2q for i in known], [tokens[i] for i in known]], np.int64), raw)
+            for i, value in zip(known, self._log2q.flatten(0, 1)[place[0], place[1]].tolist(), strict=True):
+                drawn[i].draft_logprob = max(value * math.log(2), ops.LOGPROB_FLOOR)
         return drawn
 
     def _report(
@@ -162,30 +296,16 @@ class Sampler:
             for i, (part, total) in enumerate(zip(smaller, kept.mass.tolist(), strict=True)):
                 drawn[i].sum_smaller = part / total if total else -1.0
 
-    def _force_golden(self, tokens: Tensor, requests: Sequence[Request]) -> Tensor:
-        golden = {
-            i: request.params.golden_token_ids[request.num_output_tokens]
-            for i, request in enumerate(requests)
-            if request.num_output_tokens < len(request.params.golden_token_ids or ())
-            and request.params.golden_token_ids is not None
-        }
-        if not golden:
-            return tokens
-        forced = tokens.cpu().numpy().copy()
-        for i, token in golden.items():
-            forced[i] = token
-        return _upload(forced, tokens)
-
-    def _adjust(self, logits: Tensor, requests: Sequence[Request]) -> Tensor:
+    def _adjust(self, logits: Tensor, rows: Sequence[Row]) -> Tensor:
         """Penalties, biases, bans and the blacklist; the logits themselves when no row has any."""
         groups: dict[str, Tensor] = {}
-        if any(_penalised(request) for request in requests):
-            groups |= _penalties(requests, logits)
-        biases = [_biases(request) for request in requests]
+        if any(_penalised(row.request) for row in rows):
+            groups |= _penalties(rows, logits)
+        biases = [_biases(row) for row in rows]
         if any(biases):
             groups |= _bias_table(biases, logits)
         if self._mask is not None:
-            groups["bitmask"] = _upload(np.tile(self._mask, (len(requests), 1)), logits)
+            groups["bitmask"] = _upload(np.tile(self._mask, (len(rows), 1)), logits)
         return ops.adjust_logits(logits, **groups) if groups else logits
 
     def _blacklist_mask(self) -> Array | None:
@@ -218,34 +338,36 @@ def _penalised(request: Request) -> bool:
     return p.repetition_penalty != 1.0 or p.frequency_penalty != 0.0 or p.presence_penalty != 0.0
 
 
-def _penalties(requests: Sequence[Request], like: Tensor) -> dict[str, Tensor]:
-    rows, counts_of_rows, ids_of_rows = [], [], []
-    for request in requests:
-        p = request.params
+def _penalties(rows: Sequence[Row], like: Tensor) -> dict[str, Tensor]:
+    """Statistics of each row's own past; drafts before it belong to that, since they stand if the row counts."""
+    factors, counts_of_rows, ids_of_rows = [], [], []
+    for row in rows:
+        p = row.request.params
         repetition = np.float32(p.repetition_penalty)
-        rows.append((repetition, np.float32(1.0 / float(repetition)), p.frequency_penalty, p.presence_penalty))
+        factors.append((repetition, np.float32(1.0 / float(repetition)), p.frequency_penalty, p.presence_penalty))
         seen = np.empty(0, np.int32)
         counts = np.empty(0, np.int32)
-        if _penalised(request):
-            seen = np.unique(request.tokens[: request.length])
-            output, output_counts = np.unique(request.output_tokens, return_counts=True)
+        if _penalised(row.request):
+            seen = np.unique(row.tokens[: row.length])
+            said = row.tokens[row.request.prompt_len : row.length]
+            output, output_counts = np.unique(said, return_counts=True)
             counts = np.zeros(len(seen), np.int32)
             counts[np.searchsorted(seen, output)] = output_counts
         ids_of_rows.append(seen)
         counts_of_rows.append(counts)
     return {
-        "penalties": _upload(np.array(rows, np.float32), like),
+        "penalties": _upload(np.array(factors, np.float32), like),
         "stat_offsets": _offsets([len(ids) for ids in ids_of_rows], like),
         "stat_ids": _upload(np.concatenate(ids_of_rows).astype(np.int32), like),
         "stat_counts": _upload(np.concatenate(counts_of_rows), like),
     }
 
 
-def _biases(request: Request) -> dict[int, float]:
-    p = request.params
+def _biases(row: Row) -> dict[int, float]:
+    p = row.request.params
     biases = dict(p.logit_bias or {})
-    if request.num_output_tokens < p.first_n_token_no_eos:
-        biases[request.eos_id] = -np.inf
+    if row.num_output_tokens < p.first_n_token_no_eos:
+        biases[row.request.eos_id] = -np.inf
     return biases
 
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .execute import Drawn, Result, Work
+from .execute import Drawn, Result, Work, wants_drafts
 from .planner import pages_for
 from .pool import PoolError
-from .request import Request
+from .request import Proposal, Request
 
 _MASK = 2**64 - 1
 
@@ -34,6 +34,9 @@ class SimulatedExecutor:
         vocab_size: tokens drawn are 0..vocab_size - 1.
         num_pages, num_slots: as the engine's pools; id 0 of each is reserved.
         page_tokens: tokens per page.
+
+    Where requests take drafts it proposes what they will say, up to a place that changes from step to step, and then
+    something else; so every number of accepted drafts occurs. It draws the same tokens with drafts and without.
     """
 
     def __init__(self, vocab_size: int, num_pages: int, num_slots: int, page_tokens: int) -> None:
@@ -72,15 +75,35 @@ class SimulatedExecutor:
         if item.start and self._slots[slot] != state:
             raise PoolError(f"slot {slot} holds another state than the pages say")
         result = Result()
+        tokens = item.tokens()
         for position in range(item.start, item.end):
-            self._pages[ids[position // self.page_tokens], position % self.page_tokens] = request.tokens[position]
+            self._pages[ids[position // self.page_tokens], position % self.page_tokens] = tokens[position]
+        for position in range(item.start, item.known_end):
             state = _mix(state, self._read(ids, position))
             if position in item.prompt_rows:
-                result.prompt_logprobs.append(_logprob(_mix(state, int(request.tokens[position + 1]))))
+                result.prompt_logprobs.append(_logprob(_mix(state, int(tokens[position + 1]))))
+        for position in item.sampled_rows:
+            if position >= item.known_end:
+                state = _mix(state, self._read(ids, position))
+            result.tokens.append(self._draw(request, state, position + 1))
+            if position + 1 == item.end or result.tokens[-1].token != tokens[position + 1]:
+                break  # what was written behind a draft that is rejected stays behind the end
         self._slots[slot] = state
-        if item.sample:
-            result.drawn = self._draw(request, state, item.end)
+        if wants_drafts(item, result):
+            result.proposal = self._propose(item, result, state)
         return result
+
+    def _propose(self, item: Work, result: Result, state: int) -> Proposal:
+        request, count = item.request, item.request.max_drafts
+        first = item.known_end + result.accepted
+        last = int(request.tokens[first]) if result.drawn is None else result.drawn.token
+        right = _mix(state, count) % (count + 1)
+        tokens: list[int] = []
+        for place in range(count):
+            state = _mix(state, last)
+            last = self._draw(request, state, first + 1 + place).token
+            tokens.append(last if place < right else (last + 1) % self.vocab_size)
+        return Proposal(tokens, [1 / (2 + place) for place in range(count)])
 
     def _read(self, ids: Sequence[int], position: int) -> int:
         return int(self._pages[ids[position // self.page_tokens], position % self.page_tokens])

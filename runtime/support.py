@@ -20,6 +20,8 @@ _SAMPLER = "tests/runtime/test_sampler.py::"
 _LLM = "tests/runtime/test_llm.py::"
 _ARGS = "tests/runtime/test_args.py::"
 _LOADER = "tests/runtime/test_loader.py::"
+_DRAFTING = "tests/runtime/test_drafting.py::"
+_TRUNCATION = "tests/runtime/test_truncation.py::"
 _REFUSED_ARGUMENT = _ARGS + "test_unsupported_values_say_what_brings_them"
 _REFUSED_VARIABLE = _LOADER + "test_planned_variables_are_refused_by_name"
 
@@ -67,12 +69,18 @@ ARGUMENT_TESTS: Mapping[str, str] = {
     "device": _LOADER + "test_the_device_and_the_backend_are_checked",
     "backend": _LOADER + "test_the_device_and_the_backend_are_checked",
     "engram_storage": _LOADER + "test_where_the_engram_tables_live",
+    "yoco_prefill_truncation_mode": _TRUNCATION + "test_arguments_beat_the_environment",
+    "yoco_prefill_keep_tokens": _TRUNCATION + "test_arguments_beat_the_environment",
+    "drafter_invariant": _DRAFTING + "test_invariant_text_is_that_of_plain_decoding",
 }
 # Ours; the others are upstream's.
 OWN_SAMPLING = {
     "min_p", "n", "repetition_penalty", "frequency_penalty", "presence_penalty", "logit_bias", "stop", "stop_token_ids",
 }  # fmt: skip
-OWN_ARGUMENTS = {"num_pages", "device", "backend", "engram_storage"}
+OWN_ARGUMENTS = {
+    "num_pages", "device", "backend", "engram_storage", "drafter_invariant", "yoco_prefill_truncation_mode",
+    "yoco_prefill_keep_tokens",
+}  # fmt: skip
 
 CALL_TESTS: Mapping[str, str] = {
     "LLM(decode_sequence)": _LLM + "test_without_decoding_a_list_of_outputs_per_prompt",
@@ -109,7 +117,12 @@ VARIABLE_TESTS: Mapping[str, str] = {
     "NUM_STATE_SLOTS_RATIO": _LOADER + "test_state_slots_follow_the_ratio",
     "PREFILL_MAX_SUM_SEQLEN_K": _LOADER + "test_the_cap_on_summed_lengths_comes_from_the_environment",
     "LOGGING_INTERVAL_STEP": _LOADER + "test_log_lines_follow_the_argument_and_the_interval",
+    "USE_NEXTN_DECODE": _LOADER + "test_the_draft_length_comes_from_the_environment",
+    "MAX_BACKTRACKING_TOKENS": _LOADER + "test_more_history_can_be_kept_than_drafts_need",
+    "DFLASH_CONFIDENCE_HEAD_TEMPERATURE": _LOADER + "test_confidence_temperatures_are_one_or_one_per_draft",
     "ENGRAM_FORCE_GPU_STORAGE": _LOADER + "test_where_the_engram_tables_live",
+    "YOCO_PREFILL_TRUNCATION_MODE": _TRUNCATION + "test_the_variables_choose_what_is_computed",
+    "YOCO_PREFILL_KEEP_TOKENS": _TRUNCATION + "test_the_variables_choose_what_is_computed",
     "COMPUTE_SUM_SMALLER_PROBS": _LOADER + "test_the_variables_of_sampling_act_on_what_is_drawn",
     "SAMPLER_FORCE_TOPK": _LOADER + "test_the_variables_of_sampling_act_on_what_is_drawn",
     "DECODE_TOKEN_BLACKLIST": _LOADER + "test_the_variables_of_sampling_act_on_what_is_drawn",
@@ -202,9 +215,14 @@ Where these differ from upstream:
 - `first_n_token_no_eos` acts for any number of tokens.
 - `eos_id` acts: None takes the tokenizer's.
 - A batch with an invalid request raises before anything runs; prompts of max_model_len tokens or more are refused.
+- Truncated prompts: the first position that is kept is counted from the end of the request's own prompt, so that a
+  preemption changes no result; a chunk whose rows are all dropped keeps none as a placeholder; `prompt_logprobs` are
+  refused instead of switched off; and so is truncation where `DEEPINFER_BATCH_INVARIANT=1` asks for batch invariance.
+  While the mode is `off`, the number of kept tokens has no meaning.
 - `offline_inference=True` is said by `LLM` and changes nothing else, so an engine of its own refuses it.
 - `generation_config.json` of a checkpoint is not read, see [engine](engine.md#sampling-defaults).
-- Drafting does not exist yet: leaving `DEEPINFER_USE_NEXTN_DECODE` unset means none, and so does 0.
+- Drafts are at most 32 per step. A model without draft layers decodes plainly unless `DEEPINFER_USE_NEXTN_DECODE` is
+  set. `drafter_invariant` makes sampled text that of plain decoding, see [engine](engine.md#drafts).
 """
 
 

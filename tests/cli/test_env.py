@@ -21,9 +21,9 @@ def test_every_variable_is_described() -> None:
 
 def test_some_by_name_with_their_present_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEEPINFER_SAMPLER_FORCE_TOPK", "12")
-    result = CliRunner().invoke(main, ["env", "sampler_force_topk", "DEEPINFER_USE_NEXTN_DECODE"])
+    result = CliRunner().invoke(main, ["env", "sampler_force_topk", "DEEPINFER_ENABLE_MTP_VARLEN"])
     assert "DEEPINFER_SAMPLER_FORCE_TOPK = 0 (int)   now '12'" in result.output
-    assert "Refused until there is: speculative decoding" in " ".join(result.output.split())
+    assert "Refused until there is: verification scheduled by confidence" in " ".join(result.output.split())
     assert result.output.count("\nDEEPINFER") + 1 == 2
     only = CliRunner().invoke(main, ["env", "--set", "--json"])
     assert "DEEPINFER_SAMPLER_FORCE_TOPK" in [row["name"] for row in json.loads(only.output)]
@@ -38,6 +38,6 @@ def test_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEEPINFER_USE_NEXT_DECODE", "3")
     result = CliRunner().invoke(main, ["env", "--check"])
     assert result.exit_code == 0 and "DEEPINFER_USE_NEXTN_DECODE" in result.stderr
-    monkeypatch.setenv("DEEPINFER_USE_NEXTN_DECODE", "3")
+    monkeypatch.setenv("DEEPINFER_ENABLE_MTP_VARLEN", "1")
     result = CliRunner().invoke(main, ["env", "--check"])
-    assert result.exit_code == 2 and "speculative decoding" in result.stderr
+    assert result.exit_code == 2 and "verification scheduled" in result.stderr

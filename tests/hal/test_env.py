@@ -177,8 +177,8 @@ def test_only_a_close_name_is_proposed(name: str, said: str) -> None:
 
 
 def test_check_refuses_planned_variables_that_would_have_no_effect() -> None:
-    with pytest.raises(NotSupportedError, match=r"DEEPINFER_USE_NEXTN_DECODE=5 .* speculative decoding"):
-        env.check({"DEEPINFER_USE_NEXTN_DECODE": "5"})
+    with pytest.raises(NotSupportedError, match=r"DEEPINFER_ENABLE_MTP_VARLEN=1 .* verification scheduled"):
+        env.check({"DEEPINFER_ENABLE_MTP_VARLEN": "1"})
     with pytest.raises(NotSupportedError, match="XGRAMMAR_DEBUG"):
         env.check({"DEEPINFER_XGRAMMAR_DEBUG": "1"})
 
@@ -186,7 +186,7 @@ def test_check_refuses_planned_variables_that_would_have_no_effect() -> None:
 def test_check_accepts_planned_variables_that_describe_today() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        today = {"USE_NEXTN_DECODE": "0", "ENFORCE_EAGER": "1", "XGRAMMAR_DEBUG": "0", "ZERO_OVERHEAD_SCHEDULING": "0"}
+        today = {"ENABLE_MTP_VARLEN": "0", "ENFORCE_EAGER": "1", "XGRAMMAR_DEBUG": "0", "ZERO_OVERHEAD_SCHEDULING": "0"}
         assert env.check({f"DEEPINFER_{name}": text for name, text in today.items()}) == []
 
 
@@ -203,7 +203,7 @@ def test_describe_has_a_row_per_variable(monkeypatch: pytest.MonkeyPatch) -> Non
     assert rows["DEEPINFER_PIN"]["set"] == "rope=cuda" and rows["DEEPINFER_PIN"]["default"] == "unset"
     assert rows["DEEPINFER_BATCH_INVARIANT"]["default"] == "1"
     assert (
-        rows["DEEPINFER_USE_NEXTN_DECODE"] | {"default": "5", "status": "planned", "upstream": True}
+        rows["DEEPINFER_USE_NEXTN_DECODE"] | {"default": "5", "status": "used", "upstream": True}
         == (rows["DEEPINFER_USE_NEXTN_DECODE"])
     )
     assert rows["DEEPINFER_CACHE_DIR"]["upstream"] is False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from deepinfer.model.hub import resolve_model
 from deepinfer.model.transformer import Memory, Model
 from deepinfer.runtime import loader
 from deepinfer.runtime.args import EngineArgs
+from deepinfer.runtime.drafting import Speculation
 from deepinfer.runtime.engine import LLMEngine
 from deepinfer.runtime.llm import LLM
 from deepinfer.runtime.params import SamplingParams
@@ -107,13 +109,62 @@ def test_only_eager_switches_take_any_value() -> None:
     assert rest == {"DEEPINFER_ENFORCE_EAGER", "DEEPINFER_DFLASH_ENFORCE_EAGER"}
 
 
-def test_drafting_is_off_unless_asked_for_and_then_refused(setting: Any, options: Any) -> None:
-    assert options()
+def test_the_draft_length_comes_from_the_environment(setting: Any, options: Any, model: Model) -> None:
+    assert (options()["max_draft"], options()["backtrack"]) == (5, 6)
+    assert build(model).engine.config.limits.max_drafts == 5
+    setting(USE_NEXTN_DECODE="2")
+    assert (options()["max_draft"], options()["backtrack"]) == (2, 3)
+    assert build(model).engine.config.limits.max_drafts == 2
     setting(USE_NEXTN_DECODE="0")
-    assert options()
-    setting(USE_NEXTN_DECODE="5")
-    with pytest.raises(NotSupportedError, match="USE_NEXTN_DECODE=5.*speculative decoding"):
+    assert (options()["max_draft"], options()["backtrack"]) == (0, 1)
+    executor = build(model).engine.executor
+    assert executor.drafter is None  # type: ignore[attr-defined]
+    for text in ("-1", "33", "many"):
+        setting(USE_NEXTN_DECODE=text)
+        with pytest.raises(InvalidArgumentError, match="DEEPINFER_USE_NEXTN_DECODE.*0 to 32"):
+            LLM("tiny")
+
+
+def test_more_history_can_be_kept_than_drafts_need(setting: Any, options: Any) -> None:
+    setting(MAX_BACKTRACKING_TOKENS="9")
+    assert options()["backtrack"] == 9
+    setting(MAX_BACKTRACKING_TOKENS="2")
+    assert options()["backtrack"] == 6
+
+
+def test_steps_hold_the_drafts_of_all_requests(setting: Any, options: Any) -> None:
+    wanted = r"max_num_batched_tokens.* 1535.*max_num_seqs \* \(1 \+ DEEPINFER_USE_NEXTN_DECODE\) = 1536"
+    with pytest.raises(InvalidArgumentError, match=wanted):
+        LLMEngine.from_engine_args(EngineArgs(max_num_batched_tokens=1535, chunked_prefill=True))
+    assert options(max_num_batched_tokens=1536, chunked_prefill=True)
+    setting(USE_NEXTN_DECODE="0")
+    assert options(max_num_batched_tokens=256, chunked_prefill=True)
+
+
+def test_confidence_temperatures_are_one_or_one_per_draft(setting: Any, options: Any, model: Model) -> None:
+    setting(DFLASH_CONFIDENCE_HEAD_TEMPERATURE="1,2", USE_NEXTN_DECODE="3")
+    with pytest.raises(InvalidArgumentError, match="CONFIDENCE_HEAD_TEMPERATURE.*2 numbers.*one per draft"):
         LLM("tiny")
+
+    def confidences(temperatures: str) -> list[float]:
+        setting(DFLASH_CONFIDENCE_HEAD_TEMPERATURE=temperatures)
+        made = build(model).engine
+        made.add_request(None, 0, SamplingParams(temperature=0, max_tokens=9), [0, 50, 60])
+        found: list[float] = (made.step() + made.step())[-1].confidence_score
+        return found
+
+    plain = confidences("1")
+    assert confidences("1,1,1") == plain and len(plain) == 3
+    hot = confidences("1,4,1")
+    assert [hot[0], hot[2]] == [plain[0], plain[2]] and abs(hot[1] - 0.5) < abs(plain[1] - 0.5)
+
+
+def test_a_model_without_draft_layers_decodes_plainly(setting: Any, model: Model) -> None:
+    text = replace(model.config.text, num_nextn_predict_layers=0)
+    assert Speculation.from_environment(text, False).drafts == 0
+    setting(USE_NEXTN_DECODE="1")
+    with pytest.raises(NotSupportedError, match="USE_NEXTN_DECODE=1.*no draft layers"):
+        Speculation.from_environment(text, False)
 
 
 def test_values_that_describe_today_are_accepted(setting: Any, options: Any) -> None:

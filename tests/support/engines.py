@@ -62,11 +62,19 @@ def build_engine(**options: Any) -> LLMEngine:
         "page_tokens": 4,
         "chunked_prefill": True,
         "max_sum_context": None,
+        "max_drafts": 0,
     } | options
     limits = Limits(
         **{
             name: values.pop(name)
-            for name in ("max_tokens", "max_requests", "page_tokens", "chunked_prefill", "max_sum_context")
+            for name in (
+                "max_tokens",
+                "max_requests",
+                "page_tokens",
+                "chunked_prefill",
+                "max_sum_context",
+                "max_drafts",
+            )
         }
     )
     executor = values.pop("executor", None) or SimulatedExecutor(

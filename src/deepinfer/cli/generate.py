@@ -156,6 +156,8 @@ class _Stats:
 
     load_seconds: float
     tokens: int = 0
+    verified: int = 0
+    accepted: int = 0
     started: float = 0.0
     first: float | None = None
     ended: float = 0.0
@@ -168,6 +170,8 @@ class _Stats:
             if self.first is None:
                 self.first = self.ended
             self.tokens += output.token_id >= 0
+            self.verified += output.verified
+            self.accepted += output.accepted
             if output.finished:
                 self.last.append(output)
             yield output
@@ -181,10 +185,11 @@ class _Stats:
         ends = sorted(self.last, key=lambda o: o.sample_index)
         reasons = ", ".join(dict.fromkeys(_reason(o) for o in ends))
         rate = self.tokens / seconds
+        drafts = f"{self.accepted} of {self.verified} drafts accepted; " if self.verified else ""
         return (
             f"[{ends[0].prompt_len} prompt tokens, {self.tokens} new in {seconds:.2f} s, {rate:.1f} tokens/s, "
-            f"first after {(self.first or self.started) - self.started:.2f} s; loaded in {self.load_seconds:.1f} s; "
-            f"ended by {reasons}; seed {ends[0].seed}]"
+            f"first after {(self.first or self.started) - self.started:.2f} s; {drafts}"
+            f"loaded in {self.load_seconds:.1f} s; ended by {reasons}; seed {ends[0].seed}]"
         )
 
 
