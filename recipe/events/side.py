@@ -1,4 +1,7 @@
-"""The event side of a protocol, and those that there are: the modules of this package that have `EVENTS`."""
+"""The event side of a protocol, and those that there are: the `EVENTS` of the modules here and in `protocols`.
+
+A protocol that needs little is one module of `protocols` with both its `PROTOCOL` and its `EVENTS`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from importlib import import_module
 from typing import Any
 from typing import Protocol as TypingProtocol
 
+from .. import protocols
 from ..errors import InvalidArgumentError
 from ..requests.converted import ConversationRequest
 from ..stream.usage import PromptUsage
@@ -49,12 +53,13 @@ class EventSide:
 @cache
 def event_sides() -> Mapping[str, EventSide]:
     """The event side of every protocol, by its name."""
-    package = import_module(__package__ or "")
     found: dict[str, EventSide] = {}
-    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda module: module.name):
-        side = getattr(import_module(f".{module.name}", __package__), "EVENTS", None)
-        if side is not None:
-            found[side.name] = side
+    for name in (__package__ or "", protocols.__name__):
+        package = import_module(name)
+        for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda module: module.name):
+            side = getattr(import_module(f"{name}.{module.name}"), "EVENTS", None)
+            if side is not None:
+                found[side.name] = side
     return found
 
 
