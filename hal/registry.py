@@ -301,10 +301,11 @@ class Registry:
             return f"built for {', '.join(kernel.archs)}, this is {signature.arch or 'no named chip'}"
         if kernel.fast and not self.allow_fast:
             return "not batch-invariant; allowed only with DEEPINFER_BATCH_INVARIANT=0"
+        declined = None if kernel.supports is None else kernel.supports(signature)
+        if declined is not None:  # before the layout: it is why another kernel prepared the weight
+            return declined
         if signature.layout is not None and not signature.preparing and kernel.layout != signature.layout:
             return f"takes weights in layout {kernel.layout!r}, the handle holds {signature.layout!r}"
-        if kernel.supports is not None:
-            return kernel.supports(signature)
         return None
 
     def explain(self, signature: Signature) -> list[Verdict]:

@@ -7,6 +7,7 @@ seen or a check fails. Generating the source keeps a call at a few microseconds;
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -28,13 +29,24 @@ def build_run(spec: OpSpec) -> Callable[..., Any]:
     """Compile the dispatch function of a spec: `run(*args in spec order, out=None, workspace=None)`."""
     source = generate(spec)
     table: dict[Any, Callable[..., Any]] = {}
-    REGISTRY.on_change(table.clear)
+    lock, changes = threading.Lock(), 0
+
+    def changed() -> None:
+        nonlocal changes
+        with lock:
+            changes += 1
+            table.clear()
+
+    REGISTRY.on_change(changed)
 
     def miss(key: Any, args: tuple[Any, ...]) -> Callable[..., Any]:
+        before = changes
         fn = spec.kernel(*args).fn
-        if len(table) >= TABLE_LIMIT:
-            table.clear()
-        table[key] = fn
+        with lock:
+            if len(table) >= TABLE_LIMIT:
+                table.clear()
+            if changes == before:  # else another thread changed the registry since: select anew next time
+                table[key] = fn
         return fn
 
     def refuse(args: tuple[Any, ...], cause: BaseException | None = None) -> BaseException:
