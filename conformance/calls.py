@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..hal.errors import KernelError
 from ..hal.registry import REFERENCE, REGISTRY, Kernel
+from ..ops.check import check_weights
 from ..ops.numerics import Exact
 from ..ops.rows import restride
 from ..ops.spec import OpSpec, Sample, WeightHandle
@@ -55,11 +56,12 @@ def _bring(spec: OpSpec, value: Any, target: Target, host: bool) -> Any:
     if isinstance(value, Tensor):
         return restride(value) if host or target.device.type == "cpu" else _send(value, target.device)
     if isinstance(value, WeightHandle):
+        parts = tuple(part.to(target.device, copy=True) for part in value.tensors)
         try:
-            made = spec.prepare(*(part.to(target.device, copy=True) for part in value.tensors))
+            REGISTRY.select(check_weights(spec, parts)[1])
         except KernelError as error:
             raise Unsupported(str(error)) from None
-        return made
+        return spec.prepare(*parts)  # what a kernel's own function raises is a fault, whatever its class
     return value
 
 

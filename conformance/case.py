@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -32,6 +34,13 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.check}: {self.message}"
+
+
+def raised(error: BaseException, about: str = "") -> Finding:
+    """The finding that an exception is: its class, its words, and the line that raised it; `about` comes first."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno}, in {frames[-1].name})" if frames else ""
+    return Finding("error", f"{about}{type(error).__name__}: {error}{where}")
 
 
 @dataclass(frozen=True)

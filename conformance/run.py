@@ -20,7 +20,7 @@ from ..hal.registry import REGISTRY
 from ..ops import describe, required
 from ..ops.spec import OpSpec
 from . import calls, saved
-from .case import TIERS, Case, Finding, Outcome, Target, Tier
+from .case import TIERS, Case, Outcome, Target, Tier, raised
 from .registry import Suite, load_suites
 from .results import Result, Verdict, Writer, header
 
@@ -79,7 +79,7 @@ class Plan:
                     if not self.names or case.id in self.names:
                         yield case
             except Exception as error:
-                wrong = Outcome((Finding("error", f"making cases: {type(error).__name__}: {error}"),))
+                wrong = Outcome((raised(error, "making cases: "),))
                 yield Case(found.name, "*", "cases", lambda _, wrong=wrong: wrong)  # type: ignore[misc]
 
 
@@ -128,7 +128,7 @@ def survey(planned: Plan) -> Set:
     """The ids of all cases, and which of them are required.
 
     Raises:
-        InvalidArgumentError: `--case` names a case that is not there.
+        InvalidArgumentError: `--case` names a case that is not there, or there is none at all.
     """
     ids = tuple(case.id for case in planned.cases())
     for name in planned.names:
@@ -152,6 +152,9 @@ def survey(planned: Plan) -> Set:
     if planned.names:
         return Set(ids, frozenset(wanted & set(ids)))
     missing += sorted(wanted - set(ids))
+    if not ids and not missing:
+        names = ", ".join(s.name for s in planned.ops)
+        raise InvalidArgumentError("only", ", ".join(sorted(suites)), f"a suite that has cases for {names}")
     return Set(ids, frozenset(wanted & set(ids)), tuple(missing))
 
 
@@ -165,7 +168,7 @@ def run_case(case: Case, target: Target) -> tuple[Outcome, float]:
     try:
         outcome = case.run(target)
     except Exception as error:
-        outcome = Outcome((Finding("error", f"{type(error).__name__}: {error}"),))
+        outcome = Outcome((raised(error),))
     return outcome, time.perf_counter() - start
 
 

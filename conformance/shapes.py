@@ -50,8 +50,8 @@ class _Trial:
     def __init__(self, spec: OpSpec, shape: Shape, target: Target) -> None:
         self.spec, self.shape, self.target = spec, shape, target
         self.wrong: tuple[saved.Failing, Outcome] | None = None
-        self.ran = False
-        self.skipped = ""
+        self.ran = 0
+        self.declined: list[str] = []
         self.worst: float | None = None
 
     def run(self, sizes: Mapping[str, Any], seed: int) -> None:
@@ -60,9 +60,9 @@ class _Trial:
             args = self.shape.make(seed, CPU, sizes)
         found = judge(self.spec, args, self.target)
         if found.skipped:
-            self.skipped = found.skipped
+            self.declined.append(found.skipped)
             return
-        self.ran = True
+        self.ran += 1
         if found.worst is not None:
             self.worst = max(found.worst, self.worst or 0.0)
         if found.findings:
@@ -72,12 +72,23 @@ class _Trial:
     def outcome(self) -> Outcome:
         """What came of all calls; the wrong one is kept for the next run."""
         if self.wrong is None:
-            return Outcome(worst=self.worst) if self.ran else Outcome(skipped=self.skipped)
+            return self._right()
         failing, found = self.wrong
         saved.SAVED.add(failing)
         given = ", ".join(f"{name}={value!r}" for name, value in failing.sizes.items())
         findings = (Finding(f.check, f"{given}, seed {failing.seed}: {f.message}") for f in found.findings)
         return Outcome(tuple(findings), worst=found.worst)
+
+    def _right(self) -> Outcome:
+        """Nothing is wrong; a note says how many calls the target declined, and why the first."""
+        if self.ran and not self.declined:
+            return Outcome(worst=self.worst)
+        if self.ran:
+            calls = self.ran + len(self.declined)
+            return Outcome(worst=self.worst, notes=(f"{self.ran} of {calls} calls judged; {self.declined[0]}",))
+        if self.declined:
+            return Outcome(skipped=self.declined[0])
+        return Outcome((Finding("error", "no call was made"),))
 
 
 def _draw(trial: _Trial, shape: Shape, tier: Tier) -> None:
@@ -101,8 +112,9 @@ def _draw(trial: _Trial, shape: Shape, tier: Tier) -> None:
 
     try:
         search()
-    except _Wrong:
-        pass
+    except Exception:  # a call that is wrong only sometimes makes Hypothesis raise an error of its own
+        if trial.wrong is None:
+            raise
 
 
 def _strategy(size: Size) -> SearchStrategy[Any]:

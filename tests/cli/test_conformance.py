@@ -48,6 +48,14 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("failing")
+def test_a_skip_fails_only_where_all_is_required() -> None:
+    words = ("--backend", "reference", "--ops", "rms_norm", "--only", "faults")
+    done = invoke(*words)
+    assert done.exit_code == 0 and done.output.splitlines()[-1] == "passed 0 of 1 required, 1 skipped"
+    assert invoke(*words, "--require-all").exit_code == 1
+
+
+@pytest.mark.usefixtures("failing")
 def test_a_failure_says_how_to_run_it_alone_and_exits_with_1() -> None:
     done = invoke("--backend", "reference", "--ops", "rms_norm", "--only", "determinism", "--only", "faults")
     assert done.exit_code == 1

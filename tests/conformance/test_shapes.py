@@ -85,6 +85,26 @@ def test_nothing_but_refusals_is_a_skip(monkeypatch: pytest.MonkeyPatch) -> None
     assert judge_shapes(NORM, SHAPES["rms_norm"], "quick", TARGET) == refused
 
 
+def test_some_refusals_are_in_the_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = iter([Outcome(worst=0.5), *[Outcome(skipped=f"{UNSUPPORTED}: no")] * 2])
+    monkeypatch.setattr(shapes, "judge", lambda *args: next(judged))
+    found = judge_shapes(NORM, SHAPES["rms_norm"], "quick", TARGET)
+    assert found == Outcome(worst=0.5, notes=(f"1 of 3 calls judged; {UNSUPPORTED}: no",))
+
+
+def test_no_call_at_all_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "_draw", lambda *args: None)
+    assert not judge_shapes(NORM, SHAPES["rms_norm"], "quick", TARGET).passed
+
+
+def test_a_call_that_is_wrong_only_sometimes_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved.use(tmp_path)
+    wrong = iter([Outcome((Finding("limit", "y[0]: got 1, want 2"),))])
+    monkeypatch.setattr(shapes, "judge", lambda *args: next(wrong, Outcome()))
+    (finding,) = judge_shapes(NORM, SHAPES["rms_norm"], "quick", TARGET).findings
+    assert finding.check == "limit" and "got 1, want 2" in finding.message and (tmp_path / FILE).exists()
+
+
 def test_without_hypothesis_the_case_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     found = judge_shapes(NORM, SHAPES["rms_norm"], "quick", TARGET)

@@ -37,6 +37,7 @@ def command() -> None:
     metavar="DIR",
     help="Write DIR/results.jsonl, and shapes that fail to DIR/failing_shapes.jsonl, which later runs try first.",
 )
+@click.option("--require-all", is_flag=True, help="A required case that is skipped counts as a failure, too.")
 @click.option("--isolate", is_flag=True, help="Run cases in a child process: a crash or a hang is a failed case.")
 @click.option(
     "--timeout",
@@ -47,7 +48,7 @@ def command() -> None:
     help="Longest that a case may take with --isolate.",
 )
 @click.option("--list", "listing", is_flag=True, help="Print the suites and the ids of the cases, and run nothing.")
-def run_command(listing: bool, out: Path | None, **options: Any) -> None:
+def run_command(listing: bool, out: Path | None, require_all: bool, **options: Any) -> None:
     """Run the conformance suite on a backend.
 
     Every case names what it found: the output, the worst element, what came, what was wanted, the limit. The last line
@@ -56,7 +57,7 @@ def run_command(listing: bool, out: Path | None, **options: Any) -> None:
     where something is unavailable on this machine: that lowers N, not M.
 
     \b
-    Exit status: 0 no case failed, 1 a case failed, 2 the command is wrong.
+    Exit status: 0 no case failed, 1 a case failed (with --require-all: or was skipped), 2 the command is wrong.
 
     \b
     deepinfer conformance run --backend reference --ops rms_norm
@@ -68,7 +69,7 @@ def run_command(listing: bool, out: Path | None, **options: Any) -> None:
     if listing:
         _list(request)
         return
-    if not _judge(request):
+    if not _judge(request, require_all):
         raise SystemExit(1)
 
 
@@ -86,8 +87,8 @@ def _list(request: Any) -> None:
         click.echo(name if name in found.required else f"{name} (not required)")
 
 
-def _judge(request: Any) -> bool:
-    """Run, showing failures as they come; whether nothing failed."""
+def _judge(request: Any, require_all: bool) -> bool:
+    """Run, showing failures as they come; whether nothing failed and, if asked for, all that is required passed."""
     from tqdm import tqdm
 
     from ..conformance import run
@@ -120,7 +121,7 @@ def _judge(request: Any) -> bool:
     if request.out:
         click.echo(f"results: {Path(request.out) / FILE}")
     click.echo(str(verdict))
-    return not verdict.failed
+    return not verdict.failed and (verdict.passed == verdict.required or not require_all)
 
 
 def _again(request: Any, case: str) -> str:
