@@ -7,11 +7,13 @@ or below a tenth of its limit.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import golden_adapter
@@ -50,7 +52,22 @@ def test_free_running(part: str, compare: Any, adapter: Any, capsys: pytest.Capt
         compared, skipped = map(
             int, re.search(r"compared (\d+), skipped \(NotImplementedError\) (\d+)", printed).groups()
         )
-        assert (compared, skipped) == (13, 4), "every text-only, untruncated sequence takes part"
+        assert (compared, skipped) == (15, 2), "every text-only sequence takes part, truncated ones too"
+
+
+def test_kept_rows_of_compact_truncation(adapter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The golden files hold mode mask; mode compact gives the same bits at the positions that it keeps."""
+    golden = json.loads((GOLDEN / "golden.json").read_text())
+    truncated = [s for s in golden["sequences"] if s["keep_tokens"] is not None and s["keep_tokens"] < len(s["ids"])]
+    assert len(truncated) == 2
+    for sequence in truncated:
+        ids, keep = sequence["ids"], sequence["keep_tokens"]
+        positions = [p for p in sequence["positions"] if p >= len(ids) - keep]
+        assert len(positions) == len(sequence["positions"]) - 1
+        mask = adapter.logits(ids, [], positions, keep)
+        monkeypatch.setattr(adapter, "mode", "compact")
+        assert np.array_equal(adapter.logits(ids, [], positions, keep), mask)
+        monkeypatch.undo()
 
 
 def test_layer_pieces_stay_below_a_tenth_of_their_limits(

@@ -18,6 +18,7 @@ from deepinfer.model.caches import Caches
 from deepinfer.model.draft import DraftRequest, DraftSampling
 from deepinfer.model.loading import load_model
 from deepinfer.model.step import Step
+from deepinfer.model.truncation import EXACT, Truncation
 from deepinfer.ops import layouts
 
 PAGES = 8
@@ -29,17 +30,20 @@ def factory(checkpoint: str, device: str = "cpu") -> Adapter:
 
 
 class Adapter:
-    """One sequence at a time, in state slot 1 and pages 1, 2, …"""
+    """One sequence at a time, in state slot 1 and pages 1, 2, …; `mode` is that of truncated prompts."""
+
+    mode = "mask"
 
     def __init__(self, checkpoint: str, device: str) -> None:
         reference.backend.load()
         self.model = load_model(checkpoint, device=device, identity_vocabulary=True)
         self.text = self.model.config.text
 
-    def batch(self, ids: list[int], start: int, end: int, logits: list[int]) -> Batch:
+    def batch(self, ids: list[int], start: int, end: int, logits: list[int], truncation: Truncation = EXACT) -> Batch:
         pages = range(1, 1 + self.model.cache_layout.pages_for(end))
-        part = SequenceSlice(np.array(ids, np.int32), start, end, 1, list(pages), logits)
-        return Batch.build([part], self.text, self.model.device)
+        keep = truncation.keep_from(len(ids))
+        part = SequenceSlice(np.array(ids, np.int32), start, end, 1, list(pages), logits, keep_from=keep)
+        return Batch.build([part], self.text, self.model.device, compact=truncation.compact)
 
     def caches(self) -> Caches:
         return self.model.new_caches(PAGES, 2)
@@ -47,10 +51,11 @@ class Adapter:
     # ---- free-running -------------------------------------------------------------------------------------------
 
     def logits(self, ids: list[int], images: list[str], positions: list[int], keep_tokens: int | None) -> Any:
-        # A rectangle as long as the sequence truncates nothing.
-        if images or (keep_tokens is not None and keep_tokens < len(ids)):
+        if images:
             raise NotImplementedError
-        return self.model.forward(self.batch(ids, 0, len(ids), positions), self.caches()).cpu().numpy()
+        truncation = EXACT if keep_tokens is None else Truncation(self.mode, keep_tokens)
+        batch = self.batch(ids, 0, len(ids), positions, truncation)
+        return self.model.forward(batch, self.caches()).cpu().numpy()
 
     def greedy(self, ids: list[int], n: int) -> list[int]:
         caches, ids, start = self.caches(), list(ids), 0
