@@ -9,13 +9,23 @@ import torch
 
 from .layer_samples import EPS, NAN_BYTE, activations, fp8_codes, ints, normal, scales
 from .layer_shapes import GROUPS, ROWS, WIDTH
-from .moe_samples import LIMIT, routes
+from .moe_samples import LIMIT, _primes, routes
 from .shapes import Pick, Range, shape
 from .spec import SPECS
 
 Rng = np.random.Generator
 Args = tuple[Any, ...]
 F32 = torch.float32
+
+
+@shape("engram_hash", rows=ROWS, size=Range(2, 5), heads=Range(1, 9), vocab=Range(1, 600))
+def engram_hash(rng: Rng, device: torch.device, *, rows: int, size: int, heads: int, vocab: int) -> Args:
+    ngrams = rng.integers(-1, vocab + 2, (rows, size))
+    primes = _primes(int(rng.integers(2, 5000)), (size - 1) * heads)
+    multipliers = rng.integers(0, (2**63 - 1) // vocab // 2, size) * 2 + 1
+    wide = (ints(v, device, torch.int64) for v in (multipliers, primes, np.cumsum((0, *primes[:-1]))))
+    lookup = ints(rng.integers(0, vocab, vocab), device)
+    return ints(ngrams, device), lookup, *wide, int(rng.integers(vocab))
 
 
 @shape("moe_gate", rows=ROWS, k=Range(1, 8), others=Range(0, 120), coarse=Pick((False, True)))

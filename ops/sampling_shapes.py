@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .sampling_samples import FIXED_ONE, _kept, _logits, _send, _temperatures
+from .sampling_samples import FIXED_ONE, _kept, _logits, _ragged, _send, _temperatures
 from .shapes import Pick, Range, shape
 
 Rng = np.random.Generator
@@ -15,6 +15,22 @@ Args = tuple[Any, ...]
 
 ROWS = Range(0, 20)
 WIDTH = Range(1, 1500)
+
+
+@shape("adjust_logits", rows=ROWS, width=WIDTH, groups=Pick(("penalties", "bias", "mask", "all")))
+def adjust_logits(rng: Rng, device: torch.device, *, rows: int, width: int, groups: str) -> Args:
+    z = _logits(rng, rows, width)
+    repetition = rng.choice([1.0, 1.2, 0.8], rows).astype(np.float32)
+    inverse = (1.0 / repetition.astype(np.float64)).astype(np.float32)
+    additive = rng.uniform(-2, 2, (2, rows)).astype(np.float32)
+    offsets, ids = _ragged(rng, rows, width)
+    penalties = (np.stack((repetition, inverse, *additive), 1), offsets, ids, rng.integers(0, 4, len(ids), np.int32))
+    offsets, ids = _ragged(rng, rows, width)
+    values = np.where(rng.random(len(ids)) < 0.3, -np.inf, rng.uniform(-5, 5, len(ids))).astype(np.float32)
+    mask = rng.integers(-(2**31), 2**31, (rows, -(-width // 32))).astype(np.int32)
+    given = (("penalties", penalties), ("bias", (offsets, ids, values)), ("mask", (mask,)))
+    parts = (part if groups in (name, "all") else (None,) * len(part) for name, part in given)
+    return _send(device, z, *(value for part in parts for value in part))
 
 
 @shape("sample_filter", rows=ROWS, width=WIDTH, filters=Pick(("none", "k", "p", "m", "all")), force=Range(0, 20, 5))
