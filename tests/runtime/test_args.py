@@ -20,6 +20,8 @@ BAD: dict[str, list[Any]] = {
     "backend": ["", 0],
     "load_format": ["gguf", None],
     "engram_storage": ["disk", None],
+    "yoco_prefill_truncation_mode": ["on", "", 1, True],
+    "yoco_prefill_keep_tokens": [-1, 140.0, "140", True],
     "seed": [-1, 2**64, 1.5, True],
     "max_model_len": [0, 1, -5, 4096.0, True],
     "gpu_memory_utilization": [0, -0.1, 1.01, float("nan"), None, True],
