@@ -49,6 +49,10 @@ class NotSupportedError(DeepInferError):
         return (type(self), (self.feature, self.brought_by))
 
 
+class ImageError(InvalidArgumentError):
+    """An image that cannot be used: too large, truncated, broken, or no image at all."""
+
+
 class ConfigError(DeepInferError):
     """A model configuration breaks a rule. Names the key, the value found and the rule."""
 

@@ -16,6 +16,7 @@ import torch
 from ..hal import errors
 from ..ops import layouts
 from .config import TextConfig
+from .vision.spans import ImageRows, ImageSpan, image_rows
 
 IntArray = npt.NDArray[np.int32]
 
@@ -33,6 +34,7 @@ class SequenceSlice:
         valid_start: first position whose window keys may be seen: above 0 after a restore without older ones.
         keep_from: first position that the consumer layers keep (see `truncation`): none of their rows sees an older
             window key. 0, or anything out of reach of the slice's windows, changes nothing.
+        images: images of the sequence whose tokens may lie in [start, end); others are passed over.
     """
 
     tokens: IntArray
@@ -43,6 +45,7 @@ class SequenceSlice:
     logits: Sequence[int] = ()
     valid_start: int = 0
     keep_from: int = 0
+    images: Sequence[ImageSpan] = ()
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class Batch:
         entries: ratio -> most entries any row sees.
         logit_rows: int32 [L].
         boundary: what changes at the entry of the first consumer layer; None for nothing.
+        images: where embeddings of images go; None where the step has none.
     """
 
     tokens: torch.Tensor
@@ -82,6 +86,7 @@ class Batch:
     entries: dict[int, int]
     logit_rows: torch.Tensor
     boundary: Boundary | None = None
+    images: ImageRows | None = None
 
     @property
     def rows(self) -> int:
@@ -157,6 +162,7 @@ class Batch:
             visible={r: put(v) for r, v in visible.items()},
             entries={r: max((part.end // r for part in slices), default=0) for r in ratios},
             logit_rows=put(np.concatenate(logit_rows)),
+            images=image_rows(slices, text.vocab_size, padded, device),
         )
         window = text.sliding_window
         if any(part.keep_from > max(part.valid_start, part.start - window + 1) for part in slices):

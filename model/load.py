@@ -25,8 +25,11 @@ from .engram_tables import EngramTable
 from .layer import HyperConnection, HyperWeights, Layer
 from .moe import MoE, MoEWeights
 from .names import TensorSpec
+from .rope_table import plain_frequencies, rope_table
 from .shard_plan import ShardPlan
 from .topology import LayerRole
+from .vision.spans import MARKS
+from .vision.tower import BlockWeights, LinearWeights, VisionTower, VisionWeights, most_patches
 
 Progress = Callable[[int], None]
 
@@ -147,7 +150,7 @@ class Loader:
 
     # ---- parts of a model ---------------------------------------------------------------------------------------
 
-    def layer(self, role: LayerRole, record: str, rope_table: torch.Tensor) -> Layer:
+    def layer(self, role: LayerRole, record: str, rotary: torch.Tensor) -> Layer:
         """One backbone or draft layer."""
         text = self.config.text
         draft = role.half == "draft"
@@ -158,7 +161,7 @@ class Loader:
             scaling=text.routed_scaling_factor,
             limit=text.swiglu_limit,
         )
-        attention = (DraftAttention if draft else Attention)(role, text, record, self._attention(role), rope_table)
+        attention = (DraftAttention if draft else Attention)(role, text, record, self._attention(role), rotary)
         return Layer(self._mix(role.prefix, "attn"), attention, self._mix(role.prefix, "ffn"), moe)
 
     def draft_head(self) -> DraftWeights:
@@ -254,9 +257,37 @@ class Loader:
         )
         return Engram(weights, self.device, self.config.text.rms_norm_eps)
 
-    def vision(self) -> dict[str, torch.Tensor]:
-        """The vision tower's tensors, by name."""
-        return {name: self.tensor(name) for name, part in self.parts.items() if part.spec.kind == "vision"}
+    def vision(self) -> VisionTower:
+        """The image tower, the projector, and the learned vectors of separators."""
+        config = self.config.vision
+        blocks = [
+            BlockWeights(
+                norm1=self.tensor(f"{p}.norm1.weight"),
+                wqkv=self._vision_linear(f"{p}.attn.wqkv"),
+                wo=self._vision_linear(f"{p}.attn.wo"),
+                norm2=self.tensor(f"{p}.norm2.weight"),
+                w1=self._vision_linear(f"{p}.mlp.w1", bias=False),
+                w2=self._vision_linear(f"{p}.mlp.w2", bias=False),
+            )
+            for p in (f"vision.blocks.{b}" for b in range(config.num_hidden_layers))
+        ]
+        half = config.hidden_size // config.num_attention_heads // 2
+        table = rope_table(plain_frequencies(half, config.rope_theta), most_patches(config))
+        weights = VisionWeights(
+            patch_embed=self._vision_linear("vision.patch_embed.proj"),
+            blocks=blocks,
+            norm=self.tensor("vision.norm.weight"),
+            project1=self._vision_linear("aligner.w1"),
+            project2=self._vision_linear("aligner.w2"),
+            marks=torch.stack([self.tensor(f"image_{mark}") for mark in MARKS]),
+            table=self.put(table),
+        )
+        return VisionTower(config, weights, self.device)
+
+    def _vision_linear(self, prefix: str, *, bias: bool = True) -> LinearWeights:
+        weight = self.tensor(f"{prefix}.weight")
+        handle = self._keep(ops.vision_linear_prepare(weight), weight)
+        return LinearWeights(handle, self.tensor(f"{prefix}.bias") if bias else None)
 
 
 def _nbytes(tensor: torch.Tensor) -> int:

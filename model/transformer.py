@@ -21,6 +21,7 @@ from .engram import Engram, EngramFetcher, Rows
 from .layer import Layer
 from .step import Step
 from .topology import Topology
+from .vision.tower import VisionTower
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Model:
     """A loaded DeepSeek-V4.1 text model.
 
     `Model.load` makes one from a checkpoint directory. `drafter` holds the draft layers and their head, None where the
-    model has none or was loaded for no drafts; `vision` holds the weights of the vision tower.
+    model has none or was loaded for no drafts; `vision` encodes images.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Model:
         head: WeightHandle,
         drafter: Drafter | None,
         max_draft: int,
-        vision: dict[str, torch.Tensor],
+        vision: VisionTower,
         max_model_len: int,
         world_size: int,
         memory: Memory,
@@ -199,8 +200,12 @@ class Model:
         return streams, pending
 
     def enter(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Residual streams bf16 [T, m, D] and pending mix fp32 [T, m] of the embedded tokens."""
-        return ops.embed_streams(batch.tokens, self.embed, self.config.text.hc_mult)
+        """Residual streams bf16 [T, m, D] and pending mix fp32 [T, m] of the embedded tokens and images."""
+        streams, pending = ops.embed_streams(batch.tokens, self.embed, self.config.text.hc_mult)
+        if batch.images is not None:
+            images = batch.images
+            streams = ops.scatter_embeds(streams, images.values, self.vision.marks, images.source, out=streams)
+        return streams, pending
 
     def remember(self, number: int, streams: torch.Tensor, rows: dict[int, Future[Rows]], batch: Batch) -> torch.Tensor:
         """Engram update at the entry of a layer, where it has one; waits for the layer's rows."""

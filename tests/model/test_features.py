@@ -165,9 +165,9 @@ def test_draft_and_vision_weights_load(adapter: Adapter) -> None:
     assert model.drafter is not None and len(model.drafter.layers) == 2
     assert model.drafter.weights.main_proj.tensors[0].shape == (128, 384)
     assert model.drafter.weights.confidence.shape == (128 + 32,)
-    assert model.vision["vision.patch_embed.proj.weight"].shape == (64, 588) and "aligner.w2.bias" in model.vision
-    assert set(model.vision) >= {"image_start", "image_end", "image_newline"}
-    assert not any(name.startswith("mtp.") for name in model.vision)
+    weights = model.vision.weights
+    assert len(weights.blocks) == 2 and weights.patch_embed.weight.tensors[0].shape == (64, 588)
+    assert weights.project2.bias is not None and weights.marks.shape == (3, 128)
 
 
 def test_every_tensor_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
