@@ -6,6 +6,8 @@ arrays that hold bf16 values.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from deepinfer.model.draft import DraftRequest, DraftSampling
 from deepinfer.model.loading import load_model
 from deepinfer.model.step import Step
 from deepinfer.model.truncation import EXACT, Truncation
+from deepinfer.model.vision import ImageSpan, decode_image, expand_prompt, fit_image, plan_resize
 from deepinfer.ops import layouts
 
 PAGES = 8
@@ -39,10 +42,20 @@ class Adapter:
         self.model = load_model(checkpoint, device=device, identity_vocabulary=True)
         self.text = self.model.config.text
 
-    def batch(self, ids: list[int], start: int, end: int, logits: list[int], truncation: Truncation = EXACT) -> Batch:
+    def batch(
+        self,
+        ids: list[int],
+        start: int,
+        end: int,
+        logits: list[int],
+        truncation: Truncation = EXACT,
+        images: Sequence[ImageSpan] = (),
+    ) -> Batch:
         pages = range(1, 1 + self.model.cache_layout.pages_for(end))
         keep = truncation.keep_from(len(ids))
-        part = SequenceSlice(np.array(ids, np.int32), start, end, 1, list(pages), logits, keep_from=keep)
+        part = SequenceSlice(
+            np.array(ids, np.int32), start, end, 1, list(pages), logits, keep_from=keep, images=images
+        )
         return Batch.build([part], self.text, self.model.device, compact=truncation.compact)
 
     def caches(self) -> Caches:
@@ -51,11 +64,19 @@ class Adapter:
     # ---- free-running -------------------------------------------------------------------------------------------
 
     def logits(self, ids: list[int], images: list[str], positions: list[int], keep_tokens: int | None) -> Any:
-        if images:
-            raise NotImplementedError
+        ids, spans = self.expand(ids, images)
         truncation = EXACT if keep_tokens is None else Truncation(self.mode, keep_tokens)
-        batch = self.batch(ids, 0, len(ids), positions, truncation)
+        batch = self.batch(ids, 0, len(ids), positions, truncation, spans)
         return self.model.forward(batch, self.caches()).cpu().numpy()
+
+    def expand(self, ids: list[int], images: list[str]) -> tuple[list[int], list[ImageSpan]]:
+        """The ids with spans in the place of placeholders, and the images of the files, encoded."""
+        config = self.model.config
+        decoded = [decode_image(Path(file).read_bytes()) for file in images]
+        plans = [plan_resize(pixels.shape[1], pixels.shape[0], config.vision) for pixels in decoded]
+        embeds = self.model.vision.encode([fit_image(*pair) for pair in zip(decoded, plans, strict=True)])
+        expanded, starts = expand_prompt(np.array(ids, np.int32), plans, config.image_token_id, self.text.vocab_size)
+        return expanded.tolist(), [ImageSpan(*span) for span in zip(starts, plans, embeds, strict=True)]
 
     def greedy(self, ids: list[int], n: int) -> list[int]:
         caches, ids, start = self.caches(), list(ids), 0
