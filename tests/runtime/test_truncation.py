@@ -198,3 +198,11 @@ def test_preemption_changes_no_bit(setting: Any, model: Model, truncated: Any) -
     assert got[0] == alone[0] and got[0][:4] == truncated[1]
     again = run(build(model, **options), prompt(9, 3), ids[1], tokens=6)
     assert got[1] == again[1]
+
+
+def test_drafts_over_truncated_prompts_change_no_token(setting: Any, model: Model, truncated: Any) -> None:
+    setting(USE_NEXTN_DECODE="5")
+    options = {"yoco_prefill_truncation_mode": "compact", "yoco_prefill_keep_tokens": 22, "drafter_invariant": True}
+    made = build(model, chunked_prefill=True, max_num_batched_tokens=40, max_num_seqs=2, **options)
+    assert [token for token, _ in run(made, prompt(1))[0]] == [token for token, _ in truncated[0]]
+    assert made.stats.steps >= 2 and made.executor.drafter is not None  # type: ignore[attr-defined]
