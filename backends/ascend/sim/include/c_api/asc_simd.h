@@ -1,0 +1,11 @@
+#pragma once
+#include "../ascsim/types.h"
+#include "../ascsim/runtime.h"
+#include "../ascsim/memory.h"
+#include "../ascsim/pipes.h"
+#include "../ascsim/dma.h"
+#include "../ascsim/cube.h"
+#include "../ascsim/fixpipe.h"
+#include "../ascsim/simt.h"
+#include "../ascsim/launch.h"
+#include "../ascsim/simd.h"

@@ -1,0 +1,2 @@
+#pragma once
+#include "../c_api/asc_simd.h"
