@@ -26,11 +26,11 @@ from . import source
 from .errors import BuildError
 
 HERE = Path(__file__).parent
-# No contraction: a * b + c has two roundings wherever the text does not ask for one. The level of the instruction set is
-# fixed, so that a cached object runs on any machine that can run the simulator.
+# No contraction: a * b + c has two roundings wherever the text does not ask for one. The level of the instruction set
+# is fixed, so that a cached object runs on any machine that can run the simulator.
 FLAGS = ("-std=c++20", "-O2", "-march=x86-64-v3", "-ffp-contract=off", "-fno-strict-aliasing", "-fPIC", "-pthread")
 RUNTIME_FLAGS = ("-O3", "-fvisibility=hidden")
-# The compiler calls a hook of ours (runtime/access.cpp) at each load and store; the checker's own library is not linked.
+# The compiler calls a hook of ours (runtime/access.cpp) at each load and store; the checker's library is not linked.
 KERNEL_FLAGS = ("-fsanitize=thread", "-w")
 SANITIZERS = {
     "": (),
@@ -41,8 +41,8 @@ _ERRORS_SHOWN = 12
 
 
 def cache_root() -> Path:
-    """Where builds and lowered texts are kept: `ascend` in DEEPINFER_CACHE_DIR, or in `deepinfer` under XDG_CACHE_HOME or
-    ~/.cache."""
+    """Where builds and lowered texts are kept: `ascend` in DEEPINFER_CACHE_DIR, else in `deepinfer` under
+    XDG_CACHE_HOME or ~/.cache."""
     own = env.get("DEEPINFER_CACHE_DIR")
     if own:
         return Path(str(own)) / "ascend"
@@ -175,9 +175,9 @@ def build(text: str, sanitize: str = "") -> Path:
 
     Args:
         text: AscendC source of one kernel.
-        sanitize: "", "undefined" or "address": the host compiler's sanitizer for kernel and runtime. With "address" the
-            checks of raw accesses and races are off (the two cannot be combined), and the process has to be started with
-            the sanitizer's library preloaded.
+        sanitize: "", "undefined" or "address": the host compiler's sanitizer for kernel and runtime. With "address"
+            the checks of raw accesses and races are off (the two cannot be combined), and the process has to be
+            started with the sanitizer's library preloaded.
 
     Raises:
         InvalidArgumentError: another value of sanitize.
@@ -213,7 +213,7 @@ def build(text: str, sanitize: str = "") -> Path:
 
 
 def build_all(texts: Sequence[str], sanitize: str = "", jobs: int = 0) -> list[Path]:
-    """Several kernels side by side, `jobs` at a time (0: one for each processor); results in order. Raises as `build`."""
+    """Several kernels side by side, `jobs` at a time (0: as many as processors); in order. Raises as `build`."""
     runtime(sanitize)
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
         return list(pool.map(lambda text: build(text, sanitize), texts))

@@ -21,6 +21,7 @@ from .schedule import KINDS, PIPES, Schedule
 
 MEMORIES = ("UB", "L1", "L0A", "L0B", "L0C")
 CORES = ("AIC", "AIV0", "AIV1")
+EAGER = Schedule()
 _NAME_BYTES = 64
 _ERROR_BYTES = 16384
 _LARGEST_GRID = 1024
@@ -160,7 +161,7 @@ class Kernel:
 
     def __call__(
         self,
-        schedule: Schedule = Schedule(),
+        schedule: Schedule = EAGER,
         *,
         relaxed: bool = False,
         trace: bool = False,
@@ -173,8 +174,8 @@ class Kernel:
 
         Args:
             schedule: order of what is ready.
-            relaxed: leave the rules of flags out (a flag set twice, flags left over), so that only data betrays a missing
-                dependency.
+            relaxed: leave the rules of flags out (a flag set twice, flags left over), so that only data betrays a
+                missing dependency.
             trace: record every executed instruction.
             seconds: time limit of a group of blocks.
             sites, delta: fault injection, see `mutate`.

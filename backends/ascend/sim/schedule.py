@@ -18,8 +18,8 @@ class Schedule:
     """One schedule.
 
     Attributes:
-        kind: "eager" runs an instruction as soon as it is issued and ready; "lazy" lets programs run ahead and takes pipes
-            in turn; "last" and "first" hold one pipe back or prefer it; "random" picks by `seed`.
+        kind: "eager" runs an instruction as soon as it is issued and ready; "lazy" lets programs run ahead and takes
+            pipes in turn; "last" and "first" hold one pipe back or prefer it; "random" picks by `seed`.
         pipe: of "last" and "first".
         seed: of "random".
         reverse_cores: cores and blocks get their turn in the opposite order.

@@ -9,13 +9,14 @@ The text itself stays as it is, except that
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from dataclasses import dataclass
 
 from .errors import SourceError
 
 _SPACES = {"ubuf": "ub", "cbuf": "l1", "ca": "l0a", "cb": "l0b", "cc": "l0c"}
 _TYPE = r"(?:const\s+)?[A-Za-z_][\w:]*(?:\s*<[^<>()]*>)?(?:\s+const)?"
-_CAST = re.compile(rf"\(\s*__(ubuf|cbuf|ca|cb|cc)__\s+({_TYPE})\s*\*\s*\)")
+_CAST = re.compile(rf"\(\s*(?:const\s+)?__(ubuf|cbuf|ca|cb|cc)__\s+({_TYPE})\s*\*\s*\)")
 _NAMED_CAST = re.compile(rf"\b(?:reinterpret|static|const)_cast\s*<\s*__(ubuf|cbuf|ca|cb|cc)__\s+({_TYPE})\s*\*\s*>")
 _KERNEL = re.compile(r"__global__((?:\s+__\w+__(?:\s*\([^)]*\))?)*)\s+void\s+(\w+)\s*\(([^)]*)\)\s*\{")
 _SIMD = re.compile(r"__simd_vf__((?:\s+\w+)*?)\s+void\s+(\w+)\s*\(")
@@ -115,7 +116,7 @@ def closing(text: str, at: int) -> int:
     raise SourceError(f"no {end!r} for the {opening!r} in line {text.count(chr(10), 0, at) + 1}")
 
 
-def defer_simd(text: str, names: set[str]) -> str:
+def defer_simd(text: str, names: Set[str]) -> str:
     """Calls `f(...)` and `f<...>(...)` of SIMD functions, from elsewhere than SIMD functions, put on pipe V."""
     if not names:
         return text
@@ -125,7 +126,7 @@ def defer_simd(text: str, names: set[str]) -> str:
     edits = []
     for m in call.finditer(code):
         before = code[: m.start()].rstrip()
-        if before.endswith("void") or before.endswith("asc_vf_call<") or any(a <= m.start() < b for a, b in inside):
+        if before.endswith(("void", "asc_vf_call<")) or any(a <= m.start() < b for a, b in inside):
             continue
         end = m.start(2)
         if m[2] == "<":
@@ -143,7 +144,7 @@ def _body(code: str, parenthesis: int) -> tuple[int, int]:
     return (after, closing(code, brace)) if brace >= 0 else (after, after)
 
 
-def prepared(text: str, simd_of_headers: set[str] = frozenset()) -> str:  # type: ignore[assignment]
+def prepared(text: str, simd_of_headers: Set[str] = frozenset()) -> str:
     """The C++ to compile for the kernel in `text`.
 
     Args:
