@@ -13,7 +13,8 @@ import torch
 
 from deepinfer import ops
 from deepinfer.backends import reference
-from deepinfer.conformance.compare.exact import same_bits
+from deepinfer.conformance.compare.exact import compare_bits, same_bits
+from deepinfer.conformance.oracle.expected import BITS, load_oracles
 from deepinfer.hal import comm
 from deepinfer.hal.errors import ContractError
 from deepinfer.ops import exchange
@@ -27,6 +28,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def kernels() -> None:
+    load_oracles()
     reference.backend.load()
 
 
@@ -35,62 +37,17 @@ def samples(name: str, seed: int = 0) -> Iterator[tuple[str, tuple[Any, ...]]]:
         yield sample.label, sample.args
 
 
-def physical(expert: int, token: int, table: torch.Tensor | None, own: int) -> int:
-    if table is None:
-        return expert
-    if not 0 <= expert < len(table):
-        return -1
-    row: list[int] = table[expert].tolist()
-    replicas = row[: row.index(-1)] if -1 in row else row
-    return replicas[(own + token) % len(replicas)] if replicas else -1
-
-
+@pytest.mark.parametrize("name", ["moe_dispatch", "moe_return"])
 @pytest.mark.parametrize("seed", range(2))
-def test_dispatch_against_a_loop(seed: int) -> None:
-    for label, args in samples("moe_dispatch", seed):
-        xq, xs, experts, weights, table, ranks, per_rank, own, capacity, returns = args
-        got = ops.moe_dispatch(*args)
-        load = [0] * (ranks * per_rank)
-        counts = [[0, 0] for _ in range(ranks)]
-        seen = torch.zeros(ranks, capacity, dtype=torch.bool)
-        for t in range(len(xq)):
-            ids = [physical(e, t, table, own) for e in experts[t].tolist()]
-            for r in range(ranks):
-                mine = [r * per_rank <= e < (r + 1) * per_rank for e in ids]
-                row = counts[r][0]
-                if any(mine) and row < capacity:
-                    seen[r, row] = True
-                    assert same_bits((got.q[r, row], got.s[r, row]), (xq[t], xs[t])), (label, t, r)
-                    want = [e - r * per_rank if m else -1 for e, m in zip(ids, mine, strict=True)]
-                    assert got.experts[r, row].tolist() == want
-                    want_weights = [w if m else 0.0 for w, m in zip(weights[t].tolist(), mine, strict=True)]
-                    assert same_bits(got.weights[r, row], torch.tensor(want_weights))
-                for j, m in enumerate(mine):
-                    if m:
-                        n = counts[r][1]
-                        fits = row < capacity and n < returns
-                        assert int(got.position[t, j]) == (r * returns + n if fits else -1), (label, t, j)
-                        counts[r][1] += 1
-                        load[ids[j]] += 1
-                counts[r][0] += any(mine)
-            for j, e in enumerate(ids):
-                assert 0 <= e < ranks * per_rank or int(got.position[t, j]) == -1
-        assert got.counts.tolist() == counts and got.load.tolist() == load, label
-        assert (got.experts[~seen] == -1).all() and (got.weights[~seen] == 0).all()
-        for mask in SPECS["moe_dispatch"].defined(*args)[:2]:
-            assert mask is not None and mask.squeeze(2).equal(seen), label
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_return_against_a_loop(seed: int) -> None:
-    for label, (y, position, ranks, returns) in samples("moe_return", seed):
-        got = ops.moe_return(y, position, ranks, returns)
-        (mask,) = SPECS["moe_return"].defined(y, position, ranks, returns)
-        assert mask is not None and mask.shape == (ranks, returns, 1)
-        for r, part in enumerate(position.view(ranks, -1).tolist()):
-            wanted = [i for i in part if i >= 0][:returns]
-            assert same_bits(got[r, : len(wanted)], y[wanted]), (label, r)
-            assert mask[r].flatten().tolist() == [n < len(wanted) for n in range(returns)]
+def test_dispatch_and_return_by_definition(name: str, seed: int) -> None:
+    """And the masks of what is specified say so."""
+    for label, args in samples(name, seed):
+        found = SPECS[name].run(*args)
+        found = found if isinstance(found, tuple) else (found,)
+        for got, want, mask in zip(found, BITS[name](*args), SPECS[name].defined(*args), strict=True):
+            assert want is not None and (want.defined is None) == (mask is None), label
+            assert compare_bits("", got, want.want, want.defined) is None, label
+            assert mask is None or mask.equal(want.defined), label
 
 
 def test_what_does_not_fit_is_refused() -> None:

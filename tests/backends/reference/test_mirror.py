@@ -11,6 +11,8 @@ import torch
 
 from deepinfer import ops
 from deepinfer.backends import reference
+from deepinfer.conformance.compare.exact import same_bits
+from deepinfer.conformance.oracle.expected import BITS, load_oracles
 from deepinfer.hal.errors import ContractError
 from deepinfer.ops.mirror_samples import LENGTHS, room
 from deepinfer.ops.spec import SPECS
@@ -21,6 +23,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def kernels() -> None:
+    load_oracles()
     reference.backend.load()
 
 
@@ -33,37 +36,11 @@ def samples(name: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
         yield sample.label, sample.args
 
 
-def layout(lengths: list[int], ranks: int, own: int) -> list[tuple[int, int] | None]:
-    """(sequence, token) of every local row, None for padding, by cutting lists."""
-    rows: list[tuple[int, int] | None] = []
-    for s, q in enumerate(lengths):
-        tokens: list[tuple[int, int] | None] = [(s, n) for n in range(q)]
-        if ranks == 1:
-            rows += tokens
-            continue
-        size = -(-q // (2 * ranks))
-        tokens += [None] * (2 * ranks * size - q)
-        pieces = [tokens[i * size : (i + 1) * size] for i in range(2 * ranks)]
-        rows += pieces[own] + pieces[2 * ranks - 1 - own]
-    return rows
-
-
-def test_rows_against_cut_lists() -> None:
-    for label, (query, key, valid, ratios, ranks, own, rows, total) in samples("mirror_rows"):
-        lengths, starts = query.tolist(), (key - query).tolist()
-        begin = np.cumsum([0, *lengths]).tolist()
-        got = ops.mirror_rows(query, key, valid, ratios, ranks, own, rows, total)
-        mine = layout(lengths, ranks, own)
-        mine += [None] * (rows - len(mine))
-        assert got.local.tolist() == [-1 if x is None else begin[x[0]] + x[1] for x in mine], label
-        assert got.row_seq.tolist() == [-1 if x is None else x[0] for x in mine]
-        assert got.positions.tolist() == [0 if x is None else starts[x[0]] + x[1] for x in mine]
-        assert got.first_key.tolist() == [0 if x is None else int(valid[x[0]]) for x in mine]
-        want = [[0 if x is None else (starts[x[0]] + x[1] + 1) // r for x in mine] for r in ratios.tolist()]
-        assert got.visible.tolist() == want
-        place = {x: r * rows + i for r in range(ranks) for i, x in enumerate(layout(lengths, ranks, r)) if x}
-        packed = [(s, n) for s, q in enumerate(lengths) for n in range(q)]
-        assert got.inverse.tolist() == [place[x] for x in packed] + [-1] * (total - len(packed)), label
+@pytest.mark.parametrize("name", ["mirror_rows", "replay_rows"])
+def test_rows_against_cut_lists(name: str) -> None:
+    for label, args in samples(name):
+        for got, want in zip(SPECS[name].run(*args), BITS[name](*args), strict=True):
+            assert want is not None and same_bits(got, want.want), label
 
 
 @pytest.mark.parametrize(("label", "lengths", "ranks"), LENGTHS, ids=lambda x: x if isinstance(x, str) else "")
@@ -81,26 +58,6 @@ def test_a_gather_and_the_inverse_give_the_packed_rows(label: str, lengths: tupl
     work = [int((s.positions[s.local >= 0] + 1).sum()) for s in shares]
     if label.startswith("real"):
         assert max(work) - min(work) < 0.01 * max(work)  # causal work is even
-
-
-def test_replay_against_cut_lists() -> None:
-    for label, (query, keep, ranks, own, kept, rows) in samples("replay_rows"):
-        lengths, keeps = query.tolist(), keep.tolist()
-        got = ops.replay_rows(query, keep, ranks, own, kept, rows)
-
-        def goes_on(rank: int, lengths: list[int] = lengths, keeps: list[int] = keeps, ranks: int = ranks) -> list[int]:
-            found = enumerate(layout(lengths, ranks, rank))
-            return [i for i, x in found if x is not None and x[1] >= lengths[x[0]] - keeps[x[0]]]
-
-        mine = goes_on(own)
-        assert got.contribution.tolist() == mine + [-1] * (kept - len(mine)), label
-        place = {}
-        for rank in range(ranks):
-            full = layout(lengths, ranks, rank)
-            place |= {full[i]: rank * kept + number for number, i in enumerate(goes_on(rank))}
-        compact = layout(keeps, ranks, own)
-        want = [-1 if x is None else place[x[0], lengths[x[0]] - keeps[x[0]] + x[1]] for x in compact]
-        assert got.inverse.tolist() == want + [-1] * (rows - len(want)), label
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ import torch
 from deepinfer import ops
 from deepinfer.backends import reference
 from deepinfer.conformance.compare.exact import same_bits
-from deepinfer.conformance.oracle.formats import decode
+from deepinfer.conformance.oracle.expected import BITS, load_oracles
 from deepinfer.hal.errors import ContractError, InvalidArgumentError
-from deepinfer.ops.layouts import LAYOUTS
 from deepinfer.ops.spec import SPECS
 
 CPU = torch.device("cpu")
@@ -24,6 +23,7 @@ HOLE = 1_078_000_000
 
 @pytest.fixture(autouse=True)
 def kernels() -> None:
+    load_oracles()
     reference.backend.load()
 
 
@@ -51,13 +51,11 @@ def test_copies_against_a_loop_and_no_other_byte_changes(seed: int) -> None:
     for label, (pool, pairs) in samples("copy_slots", seed):
         before = everything(pool).clone()
         old = pool.clone()
+        (want,) = BITS["copy_slots"](pool, pairs)
         ops.copy_slots(pool, pairs)
         after = everything(pool).clone()
-        for source, target in pairs.tolist():
-            if target != -1:
-                want = torch.zeros_like(old[0]) if source == -1 else old[source]
-                assert pool[target].equal(want), (label, source, target)
-                pool[target] = old[target]
+        assert want is not None and pool.equal(want.want), label
+        pool.copy_(old)
         assert everything(pool).equal(before), label
         assert pairs.numel() == 0 or (pairs[:, 1] == -1).all() or not after.equal(before)
 
@@ -101,15 +99,13 @@ def test_lists_whose_order_would_matter_are_refused(pairs: list[list[int]], word
 
 @pytest.mark.parametrize("seed", range(2))
 def test_windows_against_a_loop_and_no_other_byte_changes(seed: int) -> None:
-    for label, (source, target, source_slot, target_slot, begin, end) in samples("ring_move", seed):
-        want = target.clone()
+    for label, args in samples("ring_move", seed):
+        target = args[1]
+        (want,) = BITS["ring_move"](*args)
         outside = everything(target).clone()
-        for a, z, first, last in zip(*(x.tolist() for x in (source_slot, target_slot, begin, end)), strict=True):
-            for p in range(first, last) if z != -1 else ():
-                want[z, p % want.shape[1]] = source[a, p % source.shape[1]]
         old = target.clone()
-        ops.ring_move(source, target, source_slot, target_slot, begin, end)
-        assert target.equal(want), label
+        ops.ring_move(*args)
+        assert want is not None and target.equal(want.want), label
         target.copy_(old)
         assert everything(target).equal(outside), label
 
@@ -150,35 +146,10 @@ def test_windows_that_do_not_fit_are_refused(lists: tuple[list[int], ...], words
         ops.ring_move(*rings, *map(i32, lists))
 
 
-def record(pages: torch.Tensor, page: int, slot: int, entries: int, channels: int, name: str) -> np.ndarray:
-    """Bytes of one record, data then scales, found by the descriptor's offsets within a page of `entries` slots."""
-    layout, row = LAYOUTS[name], pages[page].numpy()
-    data, scale = layout.data_bytes(channels), layout.scale_bytes(channels)
-    first = slot * (data + scale) if layout.interleaved else slot * data
-    second = first + data if layout.interleaved else entries * data + slot * scale
-    return np.concatenate((row[first : first + data], row[second : second + scale]))
-
-
-def values(record: np.ndarray, name: str) -> np.ndarray:
-    """Channels of one record; power-of-two scales have a NaN."""
-    layout, found = LAYOUTS[name], decode(record[None], name)[0]
-    if layout.scale == "e8m0":
-        found[np.repeat(record[-layout.scale_bytes(len(found)) :] == 255, layout.group)] = np.nan
-    return found
-
-
-def test_keys_against_a_loop() -> None:
-    for label, (pages, plan, rows, entries, channels, name) in samples("load_records"):
-        want = np.zeros((rows, channels))
-        for page, begin, end, first in plan.tolist():
-            for i, slot in enumerate(range(begin, end)):
-                if page != -1:
-                    want[first + i] = values(record(pages, page, slot, entries, channels, name), name)
-        got = ops.load_records(pages, plan, rows, entries, channels, name)
-        rounded = torch.from_numpy(want).float().bfloat16()  # fp32 is exact, or infinite
-        assert same_bits(got, rounded), label
-        normal = (np.abs(want) >= 2.0**-126) & (np.abs(want) < 2.0**128)
-        assert np.array_equal(got.double().numpy()[normal], want[normal]), label
+def test_keys_by_definition() -> None:
+    for label, args in samples("load_records"):
+        (want,) = BITS["load_records"](*args)
+        assert want is not None and same_bits(ops.load_records(*args), want.want), label
 
 
 def test_keys_below_the_normal_range_round_to_even_and_stay() -> None:

@@ -12,6 +12,7 @@ import torch
 from deepinfer import ops
 from deepinfer.backends import reference
 from deepinfer.conformance.compare.exact import same_bits
+from deepinfer.conformance.oracle.expected import BITS, load_oracles
 from deepinfer.hal.errors import ContractError
 from deepinfer.ops.spec import SPECS
 
@@ -21,6 +22,7 @@ INF, NAN = float("inf"), float("nan")
 
 @pytest.fixture(autouse=True)
 def kernels() -> None:
+    load_oracles()
     reference.backend.load()
 
 
@@ -33,17 +35,14 @@ def samples(name: str, seed: int = 0) -> Iterator[tuple[str, tuple[Any, ...]]]:
         yield sample.label, sample.args
 
 
+@pytest.mark.parametrize("name", ["expand_params", "lookup_candidates"])
 @pytest.mark.parametrize("seed", range(2))
-def test_parameters_against_a_loop(seed: int) -> None:
-    for label, (request, offset, *columns) in samples("expand_params", seed):
-        got = ops.expand_params(request, offset, *columns)
-        padding = (INF, 0, 2**31, 0, 0, 0)
-        for l, (r, j) in enumerate(zip(request.tolist(), offset.tolist(), strict=True)):
-            want = list(padding) if r < 0 else [column[r].item() for column in columns]
-            want[5] += j if r >= 0 else 0
-            assert np.array_equal([float(value[l]) for value in got[:1]], [float(want[0])], equal_nan=True)
-            assert [value[l].item() for value in got[1:]] == want[1:], (label, l)
-        assert [t.dtype for t in got] == [c.dtype for c in columns]
+def test_parameters_and_candidates_by_definition(name: str, seed: int) -> None:
+    for label, args in samples(name, seed):
+        found = SPECS[name].run(*args)
+        found = found if isinstance(found, tuple) else (found,)
+        for got, want in zip(found, BITS[name](*args), strict=True):
+            assert want is not None and same_bits(got, want.want), label
 
 
 def test_positions_do_not_wrap_at_32_bits() -> None:
@@ -59,29 +58,16 @@ def test_requests_that_do_not_exist_are_refused(wrong: int) -> None:
         ops.expand_params(i32([0, wrong]), i32([0, 0]), torch.ones(1), i32([0]), i64, i64, i64, i64)
 
 
-def masked(
-    logits: np.ndarray, words: np.ndarray, request: list[int], offset: list[int], first: list[int]
-) -> np.ndarray:
-    want = logits.copy()
-    for g, (r, j) in enumerate(zip(request, offset, strict=True)):
-        if r < 0 or j < 0 or j >= first[r + 1] - first[r]:
-            continue
-        for i in range(want.shape[1]):
-            if not int(words[g, i // 32]) >> (i % 32) & 1:
-                want[first[r] + j, i] = -np.inf
-    return want
-
-
 @pytest.mark.parametrize("seed", range(2))
-def test_masks_against_a_loop(seed: int) -> None:
+def test_masks_by_definition(seed: int) -> None:
     applied = 0
     for label, (logits, words, request, offset, first) in samples("mask_rows", seed):
         if label.startswith("real") and seed:
             continue
         before = logits.clone()
-        want = masked(logits.numpy(), words.numpy(), request.tolist(), offset.tolist(), first.tolist())
+        (want,) = BITS["mask_rows"](logits, words, request, offset, first)
         ops.mask_rows(logits, words, request, offset, first)
-        assert same_bits(logits, torch.from_numpy(want)), label
+        assert want is not None and same_bits(logits, want.want), label
         applied += int(not same_bits(before, logits))
     assert applied >= 3
 
@@ -110,16 +96,6 @@ def test_two_masks_keep_what_both_allow_and_nan_is_banned() -> None:
 def test_masks_of_nobody_are_refused(owner: list[int], first: list[int], words: str) -> None:
     with pytest.raises(ContractError, match=words):
         ops.mask_rows(torch.zeros(4, 8), i32([[0]]), i32(owner), i32([0]), i32(first))
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_candidates_against_a_dictionary(seed: int) -> None:
-    for label, (ids, values, wanted) in samples("lookup_candidates", seed):
-        got = ops.lookup_candidates(ids, values, wanted)
-        for l in range(len(ids)):
-            table = {i: v for i, v in zip(ids[l].tolist(), values[l].tolist(), strict=True) if i >= 0}
-            want = torch.tensor([table.get(w, -INF) for w in wanted[l].tolist()], dtype=torch.float32)
-            assert same_bits(got[l], want), (label, l)
 
 
 def test_lists_of_two_steps_are_aligned() -> None:

@@ -11,6 +11,8 @@ import torch
 
 from deepinfer import ops
 from deepinfer.backends import reference
+from deepinfer.conformance.compare.exact import same_bits
+from deepinfer.conformance.oracle.expected import BITS, load_oracles
 from deepinfer.hal.errors import ContractError
 from deepinfer.model.batch import Batch, SequenceSlice
 from deepinfer.ops.spec import SPECS
@@ -22,6 +24,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def kernels() -> None:
+    load_oracles()
     reference.backend.load()
 
 
@@ -34,32 +37,11 @@ def samples(name: str, seed: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
         yield sample.label, sample.args
 
 
-def metadata(query: list[int], key: list[int], valid: list[int], ratios: list[int], rows: int) -> dict[str, Any]:
-    position, owner, first, begin = [0] * rows, [-1] * rows, [0] * rows, []
-    visible = [[0] * rows for _ in ratios]
-    row = 0
-    for s, (q, k) in enumerate(zip(query, key, strict=True)):
-        begin.append(row)
-        for p in range(k - q, k):
-            position[row], owner[row], first[row] = p, s, valid[s]
-            for i, r in enumerate(ratios):
-                visible[i][row] = p // r + ((p // r + 1) * r - 1 <= p)  # entry e is complete at (e + 1) * r - 1
-            row += 1
-    return {
-        "positions": position, "row_seq": owner, "first_key": first,
-        "seq_start": [k - q for q, k in zip(query, key, strict=True)],
-        "seq_end": key, "row_begin": begin, "visible": visible,
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("seed", range(3))
-def test_metadata_against_a_loop(seed: int) -> None:
-    for label, (query, key, valid, ratios, rows) in samples("step_metadata", seed):
-        got = ops.step_metadata(query, key, valid, ratios, rows)
-        want = metadata(query.tolist(), key.tolist(), valid.tolist(), ratios.tolist(), rows)
-        for name, values in want.items():
-            assert getattr(got, name).dtype == torch.int32
-            assert getattr(got, name).tolist() == values, (label, name)
+def test_metadata_by_definition(seed: int) -> None:
+    for label, args in samples("step_metadata", seed):
+        for got, want in zip(ops.step_metadata(*args), BITS["step_metadata"](*args), strict=True):
+            assert want is not None and same_bits(got, want.want), label
 
 
 def test_metadata_writes_the_whole_out() -> None:
@@ -86,30 +68,13 @@ def test_lengths_that_do_not_fit_are_refused(query: list[int], key: list[int], r
         ops.step_metadata(i32(1), i32(1), i32(0), i32(0), 4)
 
 
-def token(s: int, p: int, args: dict[str, Any]) -> int:
-    """The token at position p of sequence s, by the definition."""
-    if p < 0:
-        return -1
-    start = int(args["seq_start"][s])
-    if p >= start:
-        slot, j = int(args["slot"][s]), p - start
-        if slot < 0:
-            return int(args["fresh"][int(args["fresh_begin"][s]) + j])
-        return int(args["last_token"][slot]) if j == 0 else int(args["drafts"][slot, j - 1])
-    kept = args["history"][s].tolist()[int(args["skip"][s]) :]
-    return kept[start - p - 1] if start - p - 1 < len(kept) else -1
-
-
 @pytest.mark.parametrize("seed", range(3))
-def test_tokens_against_a_loop_and_nothing_else_is_read(seed: int) -> None:
+def test_tokens_by_definition_and_nothing_else_is_read(seed: int) -> None:
     for label, args in samples("step_tokens", seed):
-        given = {a.name: v for a, v in zip(SPECS["step_tokens"].args, args, strict=True)}
-        got = ops.step_tokens(*args)
-        assert POISON not in got.ngrams.flatten().tolist(), label
-        for t, (p, s) in enumerate(zip(given["positions"].tolist(), given["row_seq"].tolist(), strict=True)):
-            want = [-1 if s < 0 else token(s, p - r, given) for r in range(given["size"])]
-            assert got.ngrams[t].tolist() == want, (label, t)
-            assert int(got.tokens[t]) == want[0] and bool(got.image[t]) == (want[0] >= given["vocab"])
+        found = ops.step_tokens(*args)
+        assert POISON not in found.ngrams.flatten().tolist(), label
+        for got, want in zip(found, BITS["step_tokens"](*args), strict=True):
+            assert want is not None and same_bits(got, want.want), label
 
 
 def test_tokens_of_a_sequence_do_not_depend_on_how_it_came_here() -> None:
