@@ -33,6 +33,10 @@ class Saved:
     """The failing sizes of some folders. A folder that cannot be read or written is left out."""
 
     def __init__(self, folders: Sequence[Path] = ()) -> None:
+        self.keep_in(*folders)
+
+    def keep_in(self, *folders: Path) -> None:
+        """Read and write these folders from now on."""
         self._files = [folder / FILE for folder in dict.fromkeys(folders)]
 
     def of(self, op: str) -> list[Failing]:
@@ -76,4 +80,4 @@ SAVED = Saved()
 
 def use(*folders: Path) -> None:
     """Keep failing sizes in these folders from now on."""
-    SAVED.__init__(folders)  # type: ignore[misc]
+    SAVED.keep_in(*folders)

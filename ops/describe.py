@@ -29,14 +29,15 @@ CONVENTIONS = (
     "Blocks. Entry j of sequence s lies in page block_table[s, j // E] at slot j % E, E = 128/ratio. Columns of "
     "entries that no row sees may be -1. Pages, ring slots and entries that no row asks for may hold anything.",
     "Arithmetic. bf16(...) and fp32(...) round once, to nearest even. In exact ops every operation written rounds "
-    "once and nothing is contracted; elsewhere a fused multiply-add is allowed. NaN payloads and signs do not "
-    "count.",
+    "once and nothing is contracted; elsewhere a fused multiply-add is allowed. A NaN is a NaN: its sign and "
+    "payload do not count, except where an op copies bit for bit.",
     "Algorithms. `docs/numerics.md` has, bit by bit and with vectors: exp2, log2, random numbers (2, 3), sampling "
     "and verification (4), top-k (5), dispatch and mirror layouts (7), number formats, quantisers Q8, Q4p and "
     "Q4e, records and pages (8); and the limits of the classes (6).",
-    "Calls. A kernel takes the arguments in this order, then `out` (None, or the tensor or tuple to fill), then "
-    "scratch memory if it asked for any, which holds anything. It allocates outputs only where out is None, uses "
-    "the current stream, reads no device memory on the host, and keeps nothing from call to call.",
+    "Calls. A kernel takes the arguments in this order, then `out` (None, or the tensor or tuple to fill). One "
+    "that states a size of scratch memory gets it as a last argument from callers that have some, holding "
+    "anything, and makes its own where it gets none. It allocates outputs only where out is None, uses the "
+    "current stream, reads no device memory on the host, and keeps nothing from call to call.",
     "Aliasing. `out` overlaps no argument and no other output, except that it may be an argument itself where its "
     "row says so; a mutable argument overlaps no other argument. A tensor counts from its first byte to its last, "
     "gaps between strided rows included. `out` is checked whenever it is given, mutable arguments when a "
