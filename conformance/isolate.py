@@ -110,7 +110,8 @@ class _Child:
         self._errors.seek(0)
         said = self._errors.read().decode(errors="replace").strip()
         fatal = said.rfind("Fatal Python error")
-        shown = said[-TAIL:] if fatal < 0 else said[fatal:][:TAIL]  # of a dump of the stack the top says most
+        # Of a dump of the stack the top says most; whole lines of it.
+        shown = said[-TAIL:] if fatal < 0 else said[fatal:] if len(said) - fatal <= TAIL else _lines(said[fatal:])
         return f"the process ended: {how}" + (f"; {shown}" if said else "")
 
     def stop(self) -> None:
@@ -119,6 +120,12 @@ class _Child:
         self._process.wait()
         self._pipe.close()
         self._errors.close()
+
+
+def _lines(text: str) -> str:
+    """The first lines of a text, as many as TAIL characters hold."""
+    head, cut, _ = text[:TAIL].rpartition("\n")
+    return head if cut else text[:TAIL]
 
 
 def main() -> None:

@@ -148,8 +148,8 @@ def _test(backend: str, spec: OpSpec, place: Place) -> File:
 def next_steps(backend: str, spec_name: str, place: Place, known: Callable[[str], bool]) -> list[str]:
     """What is left to do by hand, in order."""
     steps = []
-    if place.project is not None:
-        steps.append(f"pip install -e {place.project.parent}")
+    if place.project is not None and not known(backend):
+        steps.append(f"pip install --no-deps -e {place.project.parent}  (in the environment that deepinfer is in)")
     elif not known(backend):
         steps += [
             f'add  {backend} = "deepinfer.backends.{backend}:backend"  under '
@@ -157,7 +157,8 @@ def next_steps(backend: str, spec_name: str, place: Place, known: Callable[[str]
             "add the same to BUILT_IN in hal/catalog.py, for source trees that are not installed",
         ]
     steps += [
-        f"write the kernel: `deepinfer ops show {spec_name}` has the whole spec",
+        f"write the kernel: `deepinfer ops show {spec_name}` has the whole spec; until then the op raises on this "
+        "backend",
         f"deepinfer conformance run --backend {backend} --ops {spec_name} --suite quick",
     ]
     return steps

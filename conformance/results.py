@@ -100,6 +100,17 @@ class Verdict:
         counts = [(len(self.failed), "failed"), (sum(n for _, n in self.skips()), "skipped")]
         return ", ".join([line, *(f"{n} {what}" for n, what in counts if n)])
 
+    def report(self) -> str:
+        """Every failure with its findings, the reasons for skips, and the verdict: what a failing test should show."""
+        lines = [
+            "\n".join([f"FAILED {r.id}", *(f"    {finding}" for finding in r.outcome.findings)])
+            for r in self.results
+            if r.status == "failed"
+        ]
+        lines += [f"FAILED {name}\n    missing: required, and no suite has such a case" for name in self.missing]
+        lines += [f"skipped {count}: {reason}" for reason, count in self.skips()]
+        return "\n".join([*lines, str(self)])
+
     def as_dict(self) -> dict[str, Any]:
         """The last line of the file."""
         return {

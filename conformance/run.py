@@ -18,7 +18,7 @@ from ..hal.device import Device
 from ..hal.errors import InvalidArgumentError
 from ..hal.registry import REGISTRY
 from ..ops import describe, required
-from ..ops.spec import OpSpec
+from ..ops.spec import SPECS, OpSpec
 from . import calls, saved
 from .case import TIERS, Case, Outcome, Target, Tier, raised
 from .registry import Suite, load_suites
@@ -96,7 +96,7 @@ def plan(request: Request) -> Plan:
     """Find everything a request names, and activate its backend.
 
     Raises:
-        InvalidArgumentError: an unknown suite, tier or op; lists those there are.
+        InvalidArgumentError: an unknown suite, tier or op, a pin that names no kernel; lists those there are.
         BackendError: an unknown or unavailable backend.
     """
     suites = load_suites()
@@ -114,6 +114,7 @@ def plan(request: Request) -> Plan:
             )
     device = Device.parse(request.device) if request.device else None
     backend = CATALOG.activate(request.backend, device)
+    REGISTRY.check_pins(SPECS)
     chosen = [s for n, s in suites.items() if not request.only or n in request.only]
     ops = _matching(request.ops)
     if request.cases:  # nothing else is made

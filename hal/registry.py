@@ -154,7 +154,8 @@ class Registry:
             known = self._kernels.setdefault(kernel.op, [])
             if any((k.id, k.version) == (kernel.id, kernel.version) for k in known):
                 raise BackendError(
-                    f"kernel {kernel.id!r} for op {kernel.op!r} version {kernel.version} registered twice"
+                    f"kernel {kernel.id!r} for op {kernel.op!r} version {kernel.version} registered twice; "
+                    "name= tells kernels of one backend apart"
                 )
             known.append(kernel)
         self._changed()

@@ -58,12 +58,18 @@ def compare_bits(
         return None
     flat = worst_of(wrong)
     a, b = got.flatten()[flat], want.flatten()[flat]
-    pattern = f" (bits {bits(a).item():#x} and {bits(b).item():#x})" if a.dtype.is_floating_point else ""
+    pattern = f" (bits {_pattern(a)} and {_pattern(b)})" if a.dtype.is_floating_point else ""
     return Finding(
         check,
         f"{name}{index_of(flat, got.shape)}: got {shown(a)}, {than} {shown(b)}{pattern}, "
         f"limit 0; {int(wrong.sum())} of {wrong.numel()} elements differ",
     )
+
+
+def _pattern(value: Tensor) -> str:
+    """The bits of one element, as an unsigned number."""
+    size = 8 * value.element_size()
+    return f"{bits(value).item() % (1 << size):#0{2 + size // 4}x}"
 
 
 def _dtype(x: Tensor) -> str:

@@ -97,6 +97,39 @@ def test_user_errors_exit_with_2_and_one_message(args: tuple[str, ...], says: st
     assert done.exit_code == 2 and says in done.output and "Traceback" not in done.output
 
 
+@pytest.mark.usefixtures("failing")
+def test_a_run_that_is_broken_off_says_how_far_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: Any) -> Iterator[Case]:
+        def case(target: Any) -> Outcome:
+            raise KeyboardInterrupt
+
+        yield Case("faults", "rms_norm", "small", case)
+
+    monkeypatch.setitem(SUITES, "faults", Suite("faults", "", breaks))
+    words = ("--backend", "reference", "--ops", "rms_norm", "--only", "determinism", "--only", "faults")
+    done = invoke(*words, "--out", str(tmp_path / "out"))
+    assert done.exit_code == 130
+    assert "interrupted after 1 of 2 cases, 1 failed; no verdict" in done.output
+    assert f"results so far: {tmp_path / 'out' / 'results.jsonl'}" in done.output
+
+
+def test_wrappers_are_named_for_the_ops_of_the_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(run, "wrappers", lambda backend, ops=(): asked.append(ops) or [])
+    assert invoke("--backend", "reference", "--case", "ops/rms_norm/0 rows").exit_code == 0
+    assert asked == [("rms_norm",)]
+
+
+def test_every_line_of_a_finding_is_indented(monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(*_: Any) -> Iterator[Case]:
+        yield Case("faults", "rms_norm", "x", lambda target: Outcome((Finding("crash", "ended\nFile 1\nFile 2"),)))
+
+    load_suites()
+    monkeypatch.setitem(SUITES, "faults", Suite("faults", "", dies))
+    done = invoke("--backend", "reference", "--ops", "rms_norm", "--only", "faults")
+    assert "\n    crash: ended\n    File 1\n    File 2\n    to run it alone: deepinfer conformance run" in done.output
+
+
 def test_list_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "run_case", None)
     done = invoke("--backend", "reference", "--ops", "rms_norm", "--only", "ops", "--list")

@@ -36,10 +36,15 @@ def test_exact_names_the_first_wrong_element() -> None:
     assert compare_bits("ids", got, want, got == want) is None
 
 
+def test_bits_are_shown_as_an_unsigned_number() -> None:
+    got, want = torch.tensor([-1.0]).bfloat16(), torch.tensor([0.5]).bfloat16()
+    assert "(bits 0xbf80 and 0x3f00)" in str(compare_bits("y", got, want))
+
+
 def test_exact_keeps_signed_zeros_apart_and_all_nan_together() -> None:
     zeros = torch.tensor([0.0, -0.0])
     finding = compare_bits("x", zeros, zeros.flip(0))
-    assert finding is not None and "bits 0x0 and -0x80000000" in finding.message
+    assert finding is not None and "bits 0x00000000 and 0x80000000" in finding.message
     payloads = torch.tensor([0x7FC00000, 0x7FC00001], dtype=torch.int32).view(F32)
     assert same_bits(payloads, payloads.flip(0)) and same_bits((zeros, payloads), (zeros, payloads))
     assert not same_bits((zeros,), (zeros, zeros)) and not same_bits(zeros, zeros.bfloat16())

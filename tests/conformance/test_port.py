@@ -8,11 +8,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import deepinfer.ops  # noqa: F401 - defines the specs
-from deepinfer.conformance import port, scaffold
+from deepinfer.conformance import port, run, scaffold
+from deepinfer.conformance.case import Finding, Outcome, skip
+from deepinfer.conformance.results import Result, Verdict
 from deepinfer.hal.errors import InvalidArgumentError
 from deepinfer.ops.spec import SPECS, HandleArg
 
@@ -110,9 +113,42 @@ def test_a_backend_of_the_repository(tmp_path: Path) -> None:
     assert "from ...hal.registry import kernel" in (place.package / "norm.py").read_text()
     assert "from ...hal.backend import" in (place.package / "__init__.py").read_text()
     assert (tmp_path / "tests" / "backends" / "cuda" / "test_norm_conformance.py").is_file()
+    assert 'device_type = "cuda"' in (place.package / "__init__.py").read_text()
     steps = port.next_steps("cuda", "rms_norm", place, lambda name: False)
     assert any("pyproject.toml" in step for step in steps)
     assert not any("pyproject.toml" in s for s in port.next_steps("cuda", "rms_norm", place, lambda name: True))
+
+
+def test_a_project_is_installed_once(tmp_path: Path) -> None:
+    place = port.outside(tmp_path, "mine")
+    assert "pip install --no-deps -e " in port.next_steps("mine", "rope", place, lambda name: False)[0]
+    assert not any("pip" in step for step in port.next_steps("mine", "rope", place, lambda name: True))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "says"),
+    [
+        ({"a": Outcome(), "b": skip("unavailable", "no memory")}, None),
+        (
+            {"a": Outcome((Finding("limit", "y[0] is off"),)), "b": Outcome()},
+            "ops/rope/a\n    limit: y[0] is off",
+        ),
+        ({"a": skip("declared unsupported", "even widths only")}, "skipped 1: declared unsupported: even widths only"),
+    ],
+)
+def test_the_written_test_accepts_a_declined_call_and_shows_what_failed(
+    outcomes: dict[str, Outcome], says: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = [Result(f"ops/rope/{label}", outcome, True, 0.0) for label, outcome in outcomes.items()]
+    monkeypatch.setattr(run, "run", lambda request: Verdict(results))
+    made: dict[str, Any] = {}
+    exec(scaffold.test_module(["rope"], "mine", inside=False), made)
+    if says is None:
+        made["test_the_kernel_keeps_the_contract"]("rope")
+    else:
+        with pytest.raises(AssertionError) as raised:
+            made["test_the_kernel_keeps_the_contract"]("rope")
+        assert says in str(raised.value) and "passed " in str(raised.value)
 
 
 def test_the_source_tree_is_found() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -70,6 +71,16 @@ def test_what_a_kernel_raises_is_a_finding(mutant: pytest.MonkeyPatch) -> None:
     assert (verdict.required, verdict.passed) == (1, 0)
 
 
+def test_a_pin_that_names_no_kernel_is_refused() -> None:
+    """A run of skips would look like a kernel that declines."""
+    request = Request("reference", cases=("ops/rms_norm/37 rows",))
+    with (
+        REGISTRY.pin("rms_norm", "reference:fastr"),
+        pytest.raises(InvalidArgumentError, match="got 'rms_norm=reference:fastr'; allowed: kernels of rms_norm"),
+    ):
+        run.run(request)
+
+
 def dies(mutant: pytest.MonkeyPatch, faults: str, *labels: str, timeout: float = 60) -> list[Result]:
     """Results of some cases of a kernel that ends its process, or does not end."""
     mutant.setenv("MUTANT", faults)
@@ -88,6 +99,7 @@ def test_a_child_that_dies_is_a_failed_case(mutant: pytest.MonkeyPatch) -> None:
         assert finding.check == "crash" and says in finding.message
     assert "Segmentation fault" in crash.outcome.findings[0].message
     assert "in rms_norm" in crash.outcome.findings[0].message
+    assert re.search(r"in \S+$", crash.outcome.findings[0].message), "the stack ends with a whole line"
 
 
 @pytest.mark.slow

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import click
 
 TIERS = ("quick", "full", "deep")
+INTERRUPTED = 130
+"""Exit status of a run that the user broke off, as shells give it for SIGINT."""
 
 
 @click.group("conformance")
@@ -57,7 +60,8 @@ def run_command(listing: bool, out: Path | None, require_all: bool, **options: A
     where something is unavailable on this machine: that lowers N, not M.
 
     \b
-    Exit status: 0 no case failed, 1 a case failed (with --require-all: or was skipped), 2 the command is wrong.
+    Exit status: 0 no case failed, 1 a case failed (with --require-all: or was skipped), 2 the command is wrong,
+    130 broken off.
 
     \b
     deepinfer conformance run --backend reference --ops rms_norm
@@ -94,6 +98,7 @@ def _judge(request: Any, require_all: bool) -> bool:
     from ..conformance import run
     from ..conformance.results import FILE, Result
 
+    done: list[Result] = []
     bar: Any = tqdm(desc=f"{request.backend}, {request.tier}", unit="case", leave=False, disable=None)
 
     def start(found: Any) -> None:
@@ -104,24 +109,45 @@ def _judge(request: Any, require_all: bool) -> bool:
         if result.status == "failed":
             tqdm.write(f"FAILED {result.id}")
             for finding in result.outcome.findings:
-                tqdm.write(f"    {finding}")
-            tqdm.write(f"    alone: {_again(request, result.id)}")
+                tqdm.write(textwrap.indent(str(finding), "    "))
+            tqdm.write(f"    to run it alone: {_again(request, result.id)}")
+        done.append(result)
         bar.update()
 
     try:
         verdict = run.run(request, report, start)
+    except KeyboardInterrupt:
+        bar.close()
+        _interrupted(request, done, bar.total)
+        raise SystemExit(INTERRUPTED) from None
     finally:
         bar.close()
     for name in verdict.missing:
         click.echo(f"FAILED {name}\n    missing: required, and no suite has such a case")
     for reason, count in verdict.skips():
         click.echo(f"skipped {count}: {reason}")
-    if wrapped := run.wrappers(request.backend, request.ops):
+    if wrapped := run.wrappers(request.backend, request.ops if not request.cases else _ops_of(done)):
         click.echo(f"wrappers over torch, not kernels of their own: {', '.join(wrapped)}")
     if request.out:
         click.echo(f"results: {Path(request.out) / FILE}")
     click.echo(str(verdict))
     return not verdict.failed and (verdict.passed == verdict.required or not require_all)
+
+
+def _interrupted(request: Any, done: list[Any], total: int | None) -> None:
+    """What a run knows that the user broke off."""
+    from ..conformance.results import FILE
+
+    failed = sum(result.status == "failed" for result in done)
+    click.echo(f"interrupted after {len(done)} of {total or 'an unknown number of'} cases, {failed} failed; no verdict")
+    if request.out and total:
+        click.echo(f"results so far: {Path(request.out) / FILE}")
+
+
+def _ops_of(done: list[Any]) -> tuple[str, ...]:
+    """The ops of cases that were run; those of suite `model`, whose cases are of the whole model, are all."""
+    parts = [result.id.split("/", 2)[:2] for result in done]
+    return () if any(suite == "model" for suite, _ in parts) else tuple({op for _, op in parts})
 
 
 def _again(request: Any, case: str) -> str:

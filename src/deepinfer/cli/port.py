@@ -37,7 +37,12 @@ def new_command(backend: str, op: str, directory: Path | None) -> None:
         raise InvalidArgumentError("--dir", None, "a folder: this is an installed package, not the repository")
     place = port.inside(root, backend) if directory is None and root else port.outside(Path(directory or "."), backend)
     for written in port.new(backend, op, place):
-        click.echo(f"{written.path}  ({written.what})")
+        click.echo(f"{_shown(written.path)}  ({written.what})")
     click.echo("\nNext:")
     for number, step in enumerate(port.next_steps(backend, op, place, CATALOG.entries().__contains__), 1):
         click.echo(f"  {number}. {step}")
+
+
+def _shown(path: Path) -> Path:
+    """A path from the working directory, where that is shorter."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
