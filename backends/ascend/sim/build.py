@@ -126,10 +126,10 @@ def _template_folder() -> Path | None:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
 
-    return _once(target, fill)
+    return once(target, fill)
 
 
-def _once(target: Path, fill: Callable[[Path], None]) -> Path:
+def once(target: Path, fill: Callable[[Path], None]) -> Path:
     """`target`, filled in a folder beside it and then renamed, so that nobody sees half of it."""
     if target.exists():
         return target
@@ -167,7 +167,7 @@ def runtime(sanitize: str = "") -> Path:
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             list(pool.map(one, _tree(HERE / "runtime", ["*.cpp"])))
 
-    return _once(target, fill)
+    return once(target, fill)
 
 
 def build(text: str, sanitize: str = "") -> Path:
@@ -209,7 +209,7 @@ def build(text: str, sanitize: str = "") -> Path:
         _compile(together, "the kernel")
         (folder / "kernel.o").unlink()
 
-    return _once(target, fill) / "kernel.so"
+    return once(target, fill) / "kernel.so"
 
 
 def build_all(texts: Sequence[str], sanitize: str = "", jobs: int = 0) -> list[Path]:

@@ -166,20 +166,32 @@ class Kernel:
         relaxed: bool = False,
         trace: bool = False,
         seconds: float = 60.0,
+        **arguments: torch.Tensor | int | float,
+    ) -> Report:
+        """`run` with the kernel's arguments by name."""
+        return self.run(arguments, schedule, relaxed=relaxed, trace=trace, seconds=seconds)
+
+    def run(
+        self,
+        arguments: Mapping[str, torch.Tensor | int | float],
+        schedule: Schedule = EAGER,
+        *,
+        relaxed: bool = False,
+        trace: bool = False,
+        seconds: float = 60.0,
         sites: tuple[int, ...] = (),
         delta: int = 0,
-        **arguments: torch.Tensor | int | float,
     ) -> Report:
         """Run all blocks; tensor arguments are read and written in place, also when the run fails.
 
         Args:
+            arguments: the kernel's parameters by name.
             schedule: order of what is ready.
             relaxed: leave the rules of flags out (a flag set twice, flags left over), so that only data betrays a
                 missing dependency.
             trace: record every executed instruction.
             seconds: time limit of a group of blocks.
             sites, delta: fault injection, see `mutate`.
-            arguments: the kernel's parameters by name.
 
         Raises:
             InvalidArgumentError: an argument is missing, unknown, or of another type, dtype, device or layout.
