@@ -18,11 +18,12 @@ _FINISH = {FinishReason.STOP: "stop", FinishReason.LENGTH: "length", FinishReaso
 class _Frame:
     """What all chunks of a stream share: the JSON around their deltas."""
 
-    __slots__ = ("fingerprint", "head", "null_usage", "thinking")
+    __slots__ = ("begins_in_reasoning", "fingerprint", "head", "null_usage", "thinking")
 
     def __init__(self, generator: ChatChunkGenerator, fingerprint: str | None) -> None:
         self.fingerprint = fingerprint
         self.thinking = generator.thinking
+        self.begins_in_reasoning = generator.begins_in_reasoning
         self.null_usage = ',"usage":null' if generator.include_usage else ""
         self.head = (
             f'{{"id":{quoted(generator.id)},"object":"chat.completion.chunk","created":{generator.created},'
@@ -64,12 +65,13 @@ class RoleChunk(ChatChunk):
     __slots__ = ()
 
     def delta(self) -> str:
-        if self._frame.thinking:
+        if self._frame.begins_in_reasoning:
             return '{"role":"assistant","content":null,"reasoning_content":""}'
-        return '{"role":"assistant","content":""}'
+        reasoning = ',"reasoning_content":null' if self._frame.thinking else ""
+        return f'{{"role":"assistant","content":""{reasoning}}}'
 
     def apply(self, response: ChatResponse) -> None:
-        pass
+        (response.reasoning if self._frame.begins_in_reasoning else response.content).append("")
 
 
 class TextDelta(ChatChunk):
@@ -206,11 +208,22 @@ class ChatChunkGenerator(ChunkGenerator[ChatChunk]):
 
     Args:
         include_usage: whether every chunk has a `usage`, null in all but the last.
+        begins_in_reasoning: whether the first chunk says that reasoning comes; `thinking` if None. Not after a prefix
+            that has content already.
     """
 
-    def __init__(self, id: str, model: str, *, thinking: bool, include_usage: bool = False) -> None:
+    def __init__(
+        self,
+        id: str,
+        model: str,
+        *,
+        thinking: bool,
+        include_usage: bool = False,
+        begins_in_reasoning: bool | None = None,
+    ) -> None:
         super().__init__(id, model, thinking=thinking)
         self.include_usage = include_usage
+        self.begins_in_reasoning = thinking if begins_in_reasoning is None else begins_in_reasoning
         self._frame = _Frame(self, None)
         self._index = 0
 
@@ -293,10 +306,9 @@ class ChatResponse:
         return compact(self.to_dict())
 
     def _choice(self) -> dict[str, Any]:
-        # The first chunk of a thinking completion has null for the content.
-        content = None if self._thinking and not self.content else "".join(self.content)
+        content = "".join(self.content) if self.content else None  # null until a chunk says otherwise
         message: dict[str, Any] = {"role": "assistant", "content": content}
-        if self._thinking or self.reasoning:
+        if self.reasoning:
             message["reasoning_content"] = "".join(self.reasoning)
         if self.calls:
             message["tool_calls"] = [
@@ -322,7 +334,14 @@ class ChatResponse:
 def _generator(request: ConversationRequest, id: str, model: str) -> ChatChunkGenerator:
     answer = request.answer
     include_usage = not request.stream or (isinstance(answer, ChatAnswer) and answer.include_usage)
-    return ChatChunkGenerator(id, model, thinking=request.conversation.thinking_mode, include_usage=include_usage)
+    stage = request.parsing_options.thinking_initial_stage
+    return ChatChunkGenerator(
+        id,
+        model,
+        thinking=request.conversation.thinking_mode,
+        include_usage=include_usage,
+        begins_in_reasoning=stage is not None and stage.starts_in_reasoning,
+    )
 
 
 def _response(id: str, model: str, created: int, prompt_usage: PromptUsage) -> ChatResponse:

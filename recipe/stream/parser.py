@@ -39,6 +39,7 @@ class StreamProcessor(Generic[EventT]):
             else Detokenizer(tokenizer, options.special_tokens, keep_unfinished=not options.quirks.depends_on_chunks)
         )
         self._repeats_logprobs = options.quirks.logprobs_repeated
+        self._forgets_held_calls = options.quirks.depends_on_chunks
         self._begun = self._done = self._closed = False
         self._ready: ReadyChunk | None = None
         self._calls = 0
@@ -167,10 +168,13 @@ class StreamProcessor(Generic[EventT]):
             self._push_pieces(self._detokenizer.finish(), events)
         if self._done:
             return
+        calls = self._calls
         outputs: list[Output] = []
         self._machine.finish(outputs)
         self._put(outputs, events)
-        self._close_output(reason, events, made_calls=said_so and self._calls > 0)
+        if not self._forgets_held_calls:
+            calls = self._calls
+        self._close_output(reason, events, made_calls=said_so and calls > 0)
 
     def _close_output(
         self, reason: FinishReason, events: list[EventT], *, made_calls: bool = False, stop_sequence: str | None = None

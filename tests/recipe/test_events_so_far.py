@@ -47,6 +47,27 @@ def test_chat_content_is_null_while_it_reasons() -> None:
     assert [response["choices"][0]["message"]["content"] for response in after] == [None, "a", "a"]
 
 
+@pytest.mark.parametrize(
+    ("content", "first"),
+    [
+        ("x", '{"role":"assistant","content":"","reasoning_content":null}'),
+        ("", '{"role":"assistant","content":null,"reasoning_content":""}'),
+    ],
+)
+def test_chat_goes_on_with_what_the_prefix_had(content: str, first: str) -> None:
+    prefix = {"role": "assistant", "content": content, "reasoning_content": "r", "prefix": True}
+    body = {"model": "DeepSeek-V4-Pro", "messages": [{"role": "user", "content": "q"}, prefix]}
+    request = protocol("chat").convert(body)
+    side = event_side("chat")
+    processor: StreamProcessor[Any] = StreamProcessor(side.generator(request, "id", "m"), request.parsing_options)
+    response = side.response("id", "m", 0, NO_PROMPT_USAGE)
+    (event,) = processor.push(TextChunk(""))
+    assert f'"delta":{first},' in event.to_json()
+    response.accumulate(event)
+    message = response.to_dict()["choices"][0]["message"]
+    assert message == ({"role": "assistant", "content": "x"[:0]} if content else {**json.loads(first), "content": None})
+
+
 def test_input_of_a_tool_is_there_when_its_block_is_complete() -> None:
     after = so_far("messages", [CALL, "</｜DSML｜invoke>"], thinking=False)
     assert [response["content"][0]["input"] for response in after] == [{}, {}, {"a": "x"}]

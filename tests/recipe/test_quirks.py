@@ -75,6 +75,23 @@ def test_streams(name: str, wheel: ModuleType) -> None:
         assert theirs in original["final"] and right in ours["final"]
 
 
+@pytest.mark.parametrize(
+    ("chunks", "theirs", "right"),
+    [
+        ([f'<{D}invoke name="f"<', ["finish", "Stop"]], '"finish_reason":"stop"', '"finish_reason":"tool_calls"'),
+        (["</\n</think>a"], '"reasoning_content":"</\\n"', '"reasoning_content":"</"'),
+    ],
+)
+def test_other_results_that_depend_on_chunks(chunks: list[Any], theirs: str, right: str, wheel: ModuleType) -> None:
+    case = {**CASE, "chunks": chunks}
+    if "think" in str(chunks):
+        case["parsing_options"] = {"thinking_initial_stage": "ReasoningStart"}
+        case["request"] = {"messages": [{"role": "user", "content": "q"}]}
+    original = runner.run_wheel(case)
+    assert runner.run(case, Quirks(depends_on_chunks=True)) == original
+    assert theirs in original["final"] and right in runner.run(case)["final"]
+
+
 def test_repeated_logprobs(wheel: ModuleType) -> None:
     """The original has those of one piece twice in the accumulated response."""
     if runner.tokenizer_text("v4") is None:

@@ -132,6 +132,13 @@ def stream_case(number: int) -> Case:
     rng = random.Random(f"{number} more")
     if rng.random() < 0.15:
         case["each"] = True
+    if protocol == "chat" and rng.random() < 0.1:
+        reasoning = rng.choice(("r", "", None))
+        prefix = {"role": "assistant", "content": rng.choice(("", "x")), "reasoning_content": reasoning, "prefix": True}
+        case["request"] = {**case["request"], "messages": [*case["request"]["messages"], prefix]}
+    if rng.random() < 0.03:
+        case["answers"] = rng.choice(PROTOCOLS)
+        case.pop("options", None)
     if rng.random() < 0.02:
         case.pop("tokenizer", None)
     if rng.random() < 0.02 and case["chunks"]:

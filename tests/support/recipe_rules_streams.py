@@ -49,7 +49,7 @@ class View:
 
     def __init__(self, case: dict[str, Any], result: dict[str, Any], acted: set[str] | None = None) -> None:
         self.case = case
-        self.protocol = case["protocol"]
+        self.protocol = case.get("answers", case["protocol"])
         self.options = case["parsing_options"]
         self.acted = acted or set()
         self.is_valid = "steps" in result
@@ -193,6 +193,8 @@ RULES = [
     Rule("8.6/responses-filter", "Responses: incomplete by filter", _ends("responses", '"reason":"content_filter"')),
     Rule("9.1/first", "chat: first delta", _has('"delta":{"role":"assistant","content":""}', "chat")),
     Rule("9.1/first-thinking", "chat: first delta, thinking", _has('"delta":{"role":"assistant","content":null,"reasoning_content":""}', "chat")),
+    Rule("9.1/first-prefix", "chat: first delta after a prefix with content", _has('"delta":{"role":"assistant","content":"","reasoning_content":null}', "chat")),
+    Rule("9/other", "answers in another protocol than the request's", lambda v: v.is_valid and "answers" in v.case),
     Rule("9.1/content", "chat: content", _has('"delta":{"content":"', "chat")),
     Rule("9.1/reasoning", "chat: reasoning", _has('"delta":{"content":null,"reasoning_content":"', "chat")),
     Rule("9.1/call", "chat: a call", _has('"type":"function","function":{"name":', "chat")),

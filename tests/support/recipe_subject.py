@@ -314,7 +314,7 @@ class Subject:
         return result
 
     def run_stream(self, case: Case, body: Any) -> Result:
-        protocol = PROTOCOLS[case["protocol"]]
+        protocol = PROTOCOLS[case.get("answers", case["protocol"])]
         request_class = getattr(self.module, protocol + "Request")
         generator = request_class.chunk_generator(self._convert(case, body), "id-1", "m")
         if "signature" in case.get("options", {}):
