@@ -150,6 +150,16 @@ def test_a_prompt_that_is_kept_whole_is_exact(
     assert all(torch.equal(a, b) for a, b in zip(driver.state(track), exact.state(other), strict=True))
 
 
+def test_keeping_all_that_windows_reach_is_exact_at_the_end(
+    model: Model, tokens: list[int], alone: dict[str, Any]
+) -> None:
+    """Four consumer layers look back 15 positions each: 61 rows rebuild the last one exactly, 60 do not."""
+    last = PROMPT - 1
+    for keep, same in ((61, True), (60, False)):
+        track = Truncating(model, "compact", keep).run(tokens, [PROMPT])
+        assert torch.equal(track.logits[last], alone["off"][0].logits[last]) == same
+
+
 SCHEDULES = {
     "token by token": ("compact", [PROMPT - KEEP - 1, *[1] * 9, 20]),
     "odd chunks": ("mask", cuts(LENGTH, 17, 13, 1, 30)),
