@@ -12,15 +12,13 @@ import torch
 
 from bigram_model import BigramModel, text_probabilities
 from deepinfer.hal.catalog import load_backend
-from deepinfer.runtime.drafting import Speculation
-from deepinfer.runtime.engine import EngineConfig, LLMEngine
-from deepinfer.runtime.loader import build_executor
+from deepinfer.runtime.engine import LLMEngine
 from deepinfer.runtime.params import SamplingParams
-from deepinfer.runtime.planner import Limits
 from deepinfer.runtime.request import Proposal
 from deepinfer.runtime.sampler import SamplerConfig
 from distributions import assert_distribution
 from engines import FREE, Faulty, alone, build_engine, drain, tokens
+from model_engines import model_engine, say
 
 PROMPTS = [[5], list(range(9)), [7, 7, 40], list(range(20, 41))]
 DRAFTING = {"max_drafts": 5, "max_tokens": 48}
@@ -196,27 +194,6 @@ def test_a_failed_step_with_drafts_hurts_the_guilty_only() -> None:
 # ---- what is drawn, over a model of one table ---------------------------------------------------------------------
 
 
-def engine(model: Any, n: int, *, requests: int = 64, shared: bool = False, **options: Any) -> LLMEngine:
-    """An engine over a model, with n drafts."""
-    sampling = options.pop("sampling", SamplerConfig())
-    rows, pages = options.pop("rows", requests * 6 + 64), options.pop("pages", 2 * requests)
-    executor = build_executor(model, pages + 1, requests + 1, sampling, Speculation(n, shared))
-    limits = Limits(max_tokens=rows, max_requests=requests, page_tokens=128, max_drafts=n)
-    config = EngineConfig(
-        vocab_size=model.config.text.vocab_size, eos_id=1, max_model_len=options.pop("longest", 200), limits=limits,
-        num_pages=pages, num_slots=requests,
-    )  # fmt: skip
-    return LLMEngine(config, executor)
-
-
-def say(made: LLMEngine, requests: Sequence[tuple[list[int], SamplingParams]]) -> list[list[Any]]:
-    """Outputs of every sample, in order of request and sample."""
-    for key, (prompt, params) in enumerate(requests):
-        made.add_request(None, key, params, prompt)
-    found = drain(made)
-    return [found[key] for key in sorted(found)]
-
-
 FILTERS = tuple(product((0.7, 1.4), (0, 3), (1.0, 0.8), (0.0, 0.15)))
 VOCAB, LENGTH, DRAWS = 5, 4, 1024
 
@@ -228,7 +205,7 @@ def draws(filters: tuple[float, int, float, float], shared: bool = False, **more
         temperature=temperature, top_k=top_k or -1, top_p=top_p, min_p=min_p, max_tokens=LENGTH, n=DRAWS, seq_seed=77,
         ignore_eos=True, **more,
     )  # fmt: skip
-    made = engine(BigramModel.random(VOCAB, 3), 5, requests=DRAWS, shared=shared)
+    made = model_engine(BigramModel.random(VOCAB, 3), 5, requests=DRAWS, shared=shared)
     found = say(made, [([2, 3], how)])
     assert 0.2 < made.stats.accepted / made.stats.verified < 0.9
     digits = torch.tensor([tokens(outputs) for outputs in found])
@@ -290,8 +267,8 @@ def test_invariant_text_is_that_of_plain_decoding(temperature: float, n: int) ->
     for j, (_, params) in enumerate(requests):
         params.seq_seed, params.n = 5 + j, 2
     sampling = SamplerConfig(blacklist=(range(12, 14),), sum_smaller=True)
-    plain = say(engine(model, 0, sampling=sampling), requests)
-    made = engine(model, n, sampling=sampling, shared=temperature > 0)
+    plain = say(model_engine(model, 0, sampling=sampling), requests)
+    made = model_engine(model, n, sampling=sampling, shared=temperature > 0)
     found = say(made, requests)
     assert [told(outputs) for outputs in found] == [told(outputs) for outputs in plain]
     assert made.stats.accepted > 50
@@ -300,16 +277,16 @@ def test_invariant_text_is_that_of_plain_decoding(temperature: float, n: int) ->
 def test_sampled_text_depends_on_its_request_alone() -> None:
     model = BigramModel.random(29, 4)
     requests = [([2, 3 + j], SamplingParams(max_tokens=30, ignore_eos=True, seq_seed=j)) for j in range(6)]
-    want = [told(say(engine(model, 4), [one])[0]) for one in requests]
-    assert [told(outputs) for outputs in say(engine(model, 4), requests)] == want
-    assert [told(outputs) for outputs in say(engine(model, 4, requests=6), requests[::-1])] == want[::-1]
-    plain = [told(outputs) for outputs in say(engine(model, 0), requests)]
+    want = [told(say(model_engine(model, 4), [one])[0]) for one in requests]
+    assert [told(outputs) for outputs in say(model_engine(model, 4), requests)] == want
+    assert [told(outputs) for outputs in say(model_engine(model, 4, requests=6), requests[::-1])] == want[::-1]
+    plain = [told(outputs) for outputs in say(model_engine(model, 0), requests)]
     assert plain != want, "without shared noise, drafts change what is drawn, if not its distribution"
 
 
 def test_accepted_drafts_carry_the_drafters_logprob() -> None:
     model = BigramModel.random(29, 4)
-    (outputs,) = say(engine(model, 3), [([2, 3], SamplingParams(max_tokens=40, ignore_eos=True, seq_seed=1))])
+    (outputs,) = say(model_engine(model, 3), [([2, 3], SamplingParams(max_tokens=40, ignore_eos=True, seq_seed=1))])
     said, before = tokens(outputs), 3
     z = torch.log_softmax(model.drafter.double(), 1)
     left = accepted = 0
@@ -322,5 +299,5 @@ def test_accepted_drafts_carry_the_drafters_logprob() -> None:
         else:
             assert o.nextn_logprobs == 1.0
         left, accepted, before = left - 1, accepted - 1, said[index]
-    (outputs,) = say(engine(model, 3), [([2, 3], SamplingParams(temperature=0, max_tokens=9, ignore_eos=True))])
+    (outputs,) = say(model_engine(model, 3), [([2, 3], SamplingParams(temperature=0, max_tokens=9, ignore_eos=True))])
     assert {o.nextn_logprobs for o in outputs} == {1.0}
