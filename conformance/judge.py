@@ -6,6 +6,7 @@ The first run gives the results that the class is asked about; every other form 
   guarded memory of its own, scratch memory guarded and poisoned, arguments that are only read compared afterwards;
 * 'strided': arguments with layout 'rows' get odd row strides, every tensor an odd address;
 * 'in place': `out` is the argument that the spec allows;
+* 'non-finite': NaN and infinities in some rows, judged by the class;
 * 'far POOL': pages, state slots, table rows or groups of a weight beyond 2^31 bytes.
 """
 
@@ -18,16 +19,17 @@ import torch
 from torch import Tensor
 
 from ..hal.registry import REFERENCE, REGISTRY
-from ..ops.required import FAR, GROUPS, IN_PLACE, PLAIN, STRIDED
+from ..ops.required import FAR, GROUPS, IN_PLACE, PLAIN, SPOILT, STRIDED
 from ..ops.rows import named, restride
 from ..ops.spec import OpSpec, TensorArg, WeightHandle
 from . import far
 from .calls import Unsupported, call, kernel_of, to_target
-from .case import UNAVAILABLE, Finding, Outcome, Target, skip
+from .case import UNAVAILABLE, Finding, Outcome, Target, raised, skip
 from .compare.classes import compare, names_of
 from .compare.exact import compare_bits
 from .compare.report import Report
 from .guard import Guarded
+from .spoilt import spoil
 
 
 def judge(spec: OpSpec, args: Sequence[Any], target: Target, variant: str = PLAIN) -> Outcome:
@@ -36,19 +38,19 @@ def judge(spec: OpSpec, args: Sequence[Any], target: Target, variant: str = PLAI
     Args:
         args: in spec order, on the CPU, weights in the contract's layout. They are not changed.
         target: its backend must be active.
-        variant: PLAIN, STRIDED, IN_PLACE or 'far POOL'; see `ops.required.variants`.
+        variant: PLAIN, STRIDED, IN_PLACE, SPOILT or 'far POOL'; see `ops.required.variants`.
 
     Returns:
         Findings; 'declared unsupported' where the target has no kernel of its own for such a call.
     """
     try:
-        return _Call(spec, tuple(args), target).judge(variant)
+        return _Call(spec, spoil(spec, args) if variant == SPOILT else tuple(args), target).judge(variant)
     except Unsupported as error:
         return error.outcome()
     except far.NoMemoryError as error:
         return skip(UNAVAILABLE, str(error))
     except Exception as error:
-        return Outcome((Finding("error", f"{type(error).__name__}: {error}"),))
+        return Outcome((raised(error),))
 
 
 class _Call:
@@ -61,16 +63,21 @@ class _Call:
         self.masks: list[Tensor | None] = list(masks[: len(self.names)])
 
     def judge(self, variant: str) -> Outcome:
-        """Run the variant; bits of all but the plain one are asked against the plain run."""
+        """Run the variant, whose bits are held against a plain run, and that against the class."""
         placed = to_target(self.spec, self.args, self.target)
         if variant == PLAIN:
             return self._plain(placed)
-        if variant == STRIDED:
-            return self._guarded(placed, None, strided=True)
         first = self._run(placed)
-        if variant == IN_PLACE:
-            return _outcome(self._in_place(placed, first))
-        return self._far(placed, first, variant.removeprefix(f"{FAR} "))
+        own = self._of_class(first)
+        if variant == SPOILT:
+            return own
+        if variant == STRIDED:
+            more = self._guarded(placed, first, strided=True)
+        elif variant == IN_PLACE:
+            more = _outcome(self._in_place(placed, first))
+        else:
+            more = self._far(placed, first, variant.removeprefix(f"{FAR} "))
+        return Outcome((*own.findings, *more.findings), more.skipped, own.worst if more.worst is None else more.worst)
 
     def _run(self, args: tuple[Any, ...], out: Any = None, workspace: Any = None) -> tuple[Tensor, ...]:
         """Outputs, then the arguments written, of a call on copies of the arguments that it writes."""
@@ -95,16 +102,22 @@ class _Call:
         ]
         if any(wrong) or any(wrong := [*self._shapes(first)]):
             return _outcome(wrong)
+        own = self._of_class(first)
+        more = self._guarded(placed, first, strided=False)
+        return Outcome((*own.findings, *more.findings), more.skipped, own.worst)
+
+    def _of_class(self, first: Sequence[Tensor]) -> Outcome:
+        """Results against the class."""
         got = [t.cpu() for t in first]
         report = compare(self.spec, self.args, got, self._twin(got))
-        more = self._guarded(placed, first, strided=False)
-        return Outcome((*report.findings, *more.findings), more.skipped, report.worst)
+        return Outcome(report.findings, worst=report.worst)
 
     def _shapes(self, got: Sequence[Tensor]) -> list[Finding]:
         """Number, dtypes and shapes of the outputs as the spec states them."""
         found = []
         if len(got) != len(self.names):
-            found.append(Finding("shape", f"{len(got)} results ({', '.join(self.names)}), got {len(got)}"))
+            wanted = f"{len(self.names)} ({', '.join(self.names)})"
+            found.append(Finding("shape", f"got {len(got)} results, must be {wanted}"))
         dims = self.spec.dims(*self.args)
         for described, value in zip(self.spec.outs, got, strict=False):
             if value.dtype not in described.dtypes:
@@ -136,13 +149,11 @@ class _Call:
 
     # ---- guards -----------------------------------------------------------------------------------------------
 
-    def _guarded(self, placed: tuple[Any, ...], first: Sequence[Tensor] | None, strided: bool) -> Outcome:
-        """One run with everything in guarded memory, held against the first run, or against the class."""
+    def _guarded(self, placed: tuple[Any, ...], first: Sequence[Tensor], strided: bool) -> Outcome:
+        """One run with everything in guarded memory, held against the first run."""
         guards = self._guard_args(placed, strided)
         args = tuple(guards[a.name].tensor if a.name in guards else v for a, v in _pairs(self.spec, placed))
         kernel = kernel_of(self.spec, args, self.target)
-        if first is None:
-            first = self._run(placed)
         outs = [Guarded.output(t, shift=int(strided)) for t in first[: len(self.spec.outs)]]
         out = None if not outs else outs[0].tensor if len(outs) == 1 else tuple(o.tensor for o in outs)
         scratch = None if kernel.workspace is None else self._scratch(kernel.workspace(*args))

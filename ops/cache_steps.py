@@ -50,7 +50,8 @@ class Step:
 def make_step(
     rng: np.random.Generator, device: torch.device, spans: Sequence[tuple[int, int]], padding: int = 0
 ) -> Step:
-    """A step of sequences at positions [start, end) each, with `padding` rows at the end."""
+    """A step of sequences at positions [start, end) each, with `padding` rows at the end, at odd positions: an even
+    one would give zeros in `compress_pool` without being padding."""
 
     def ints(values: Sequence[int] | npt.NDArray[np.int64]) -> Tensor:
         return torch.tensor(np.asarray(values, dtype=np.int32), device=device)
@@ -64,7 +65,7 @@ def make_step(
     return Step(
         tuple(spans),
         device,
-        ints([p for start, end in spans for p in range(start, end)] + [0] * padding),
+        ints([p for start, end in spans for p in range(start, end)] + [1] * padding),
         ints([s for s, n in enumerate(lengths) for _ in range(n)] + [-1] * padding),
         ints([start for start, _ in spans]),
         ints([end for _, end in spans]),

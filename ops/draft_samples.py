@@ -58,6 +58,12 @@ def draft_inputs(rng: Rng, device: torch.device) -> Iterator[Sample]:
     yield Sample("real window, long contexts", (*arrays, BLOCK, 128, 128799))
 
 
+def _table(rng: Rng, device: torch.device, rows: int, width: int) -> Tensor:
+    """Random bf16 [rows, width]; beyond a prime number of rows they repeat, or making them would take seconds."""
+    few = _bf16(rng, device, min(rows, 8191), width)
+    return few if rows <= 8191 else few.repeat(-(-rows // 8191), 1)[:rows].contiguous()
+
+
 def draft_logits(rng: Rng, device: torch.device) -> Iterator[Sample]:
     """base, tokens, embed, head."""
 
@@ -65,7 +71,7 @@ def draft_logits(rng: Rng, device: torch.device) -> Iterator[Sample]:
         whole = _f32(rng, device, rows, BLOCK if strided else 1, vocab)
         tokens = _ints(device, rng.integers(0, vocab, rows))
         tokens[1:2], tokens[2:3] = -1, vocab
-        embed, weight = _bf16(rng, device, vocab, rank), _bf16(rng, device, vocab, rank)
+        embed, weight = (_table(rng, device, vocab, rank) for _ in range(2))
         head = SPECS["draft_logits"].prepare(weight)
         return Sample(label, (whole[:, -1], tokens, embed, head))
 

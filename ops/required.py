@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
-from .rows import POOLS, ROWS, Rows, named
+from .rows import POOLS, ROWS, Rows, named, row_args
 from .shapes import SHAPES, load_shapes
 from .spec import SPECS, OpSpec, Sample, TensorArg
 
 Tier = Literal["quick", "full", "deep"]
 
-PLAIN, STRIDED, IN_PLACE, FAR = "", "strided", "in place", "far"
-"""Variants of a call: as the sample has it; rows and addresses at odd places; `out` an argument; beyond 2^31 bytes."""
+PLAIN, STRIDED, IN_PLACE, FAR, SPOILT = "", "strided", "in place", "far", "non-finite"
+"""Variants of a call: as the sample has it; rows and addresses at odd places; `out` an argument; beyond 2^31 bytes; NaN
+and infinities in some rows."""
 SHAPES_LABEL = "shapes"
 """The case of generated shapes."""
 MODEST = 64
@@ -40,6 +41,10 @@ TABLES: dict[str, tuple[tuple[str, ...], str]] = {
 """Ops that take rows of other tensors by id: the tensors, and the argument that holds the ids."""
 COLUMNS = {"load_records": 0}
 """The column of that argument that holds ids, where it holds other numbers as well."""
+FILTERED = ("sample_draw", "token_logprobs", "top_logprobs", "smaller_mass", "draft_distribution", "verify_drafts")
+"""Ops that take logits with the filter made of them: other logits would be others than those it was made of."""
+SOURCES: dict[str, tuple[str, ...]] = {"grouped_linear": ("xq",)}
+"""Arguments whose rows are the op's under other numbers, beside those of TABLES."""
 GROUPS: dict[str, tuple[str, str]] = {"grouped_linear": ("weight", "offsets")}
 """Ops with a prepared weight per group: the weight, and the argument that holds the groups' first rows."""
 
@@ -105,13 +110,14 @@ def requirements(
 def calls(spec: OpSpec, tier: Tier, samples: Iterable[Sample]) -> Iterator[Call]:
     """The calls that are required of an op, an op's samples in order, then the variants of one of them.
 
-    `quick`: every sample of few rows, one of more, and each variant but the far ones on the largest of few rows. `full`
-    and `deep`: every sample, the variants on each of few rows, the far ones on the first that uses the pool.
+    `quick`: every sample of few rows, one of more, the first of each form that none of these has, and each variant but
+    the far ones on a sample of few rows, the fullest and of those the largest. `full` and `deep`: every sample, the
+    variants on each of few rows, the far ones on the first that uses the pool.
     """
     quick = tier == "quick"
     modest: list[Sample] = []
     wide: list[Sample] = []
-    largest: Sample | None = None
+    large: list[Sample] = []
     for sample in samples:
         real, small = sample.label.startswith("real"), row_count(spec, sample) <= MODEST
         if not quick or (small and not real):
@@ -120,11 +126,12 @@ def calls(spec: OpSpec, tier: Tier, samples: Iterable[Sample]) -> Iterator[Call]
             wide.append(sample)
         elif small:
             modest.append(sample)
-        elif largest is None or row_count(spec, sample) > row_count(spec, largest):
-            largest = sample
-    if quick and largest is not None:
-        yield Call(largest)
-    chosen = modest if not quick else sorted(modest, key=lambda s: -row_count(spec, s))[:1]
+        else:
+            large.append(sample)
+    if quick:
+        yield from map(Call, _of_large(spec, large, {form_of(s) for s in modest}))
+    fullest = sorted(modest, key=lambda s: (sum(v is None for v in s.args), -row_count(spec, s)))
+    chosen = fullest[:1] if quick else modest
     for sample in chosen:
         yield from (Call(sample, variant) for variant in variants(spec))
     if not quick:
@@ -134,9 +141,37 @@ def calls(spec: OpSpec, tier: Tier, samples: Iterable[Sample]) -> Iterator[Call]
             yield from (Call(sample, f"{FAR} {pool}") for sample in list(ready)[:1])
 
 
+def _of_large(spec: OpSpec, large: Sequence[Sample], forms: set[tuple[Any, ...]]) -> Iterator[Sample]:
+    """The one of most rows, and the first of each further form."""
+    for sample in sorted(large, key=lambda s: -row_count(spec, s))[:1]:
+        forms.add(form_of(sample))
+        yield sample
+    for sample in large:
+        if form_of(sample) not in forms:
+            forms.add(form_of(sample))
+            yield sample
+
+
+def form_of(sample: Sample) -> tuple[Any, ...]:
+    """Which arguments a call gives, and its flags and names: what selects another path through a kernel."""
+    return tuple(v if isinstance(v, bool | str) else v is None for v in sample.args)
+
+
 def variants(spec: OpSpec) -> list[str]:
     """Variants of an op's calls beside the plain one and the far ones."""
-    return [STRIDED] + [IN_PLACE] * any(out.in_place for out in spec.outs)
+    return [STRIDED] + [IN_PLACE] * any(out.in_place for out in spec.outs) + [SPOILT] * bool(spoilt_args(spec))
+
+
+def spoilt_args(spec: OpSpec) -> list[str]:
+    """Arguments of an op that may hold NaN and infinities: those with an entry per row, and tables of rows."""
+    if spec.name in FILTERED:
+        return []
+    found, rows = list(spec.tensors), ROWS.get(spec.name)
+    if isinstance(rows, Rows):
+        others = (*TABLES.get(spec.name, ((), ""))[0], *SOURCES.get(spec.name, ()))
+        found = [a for a in row_args(rows, spec) if a.name not in rows.keep]
+        found += [a for a in spec.tensors if a.name in others and a not in found]
+    return [a.name for a in found if any(t.is_floating_point for t in a.dtypes)]
 
 
 def pools(spec: OpSpec) -> list[str]:

@@ -148,10 +148,12 @@ def token_logprobs(rng: np.random.Generator, device: torch.device) -> Iterator[S
 
 
 def smaller_mass(rng: np.random.Generator, device: torch.device) -> Iterator[Sample]:
-    """Random tokens against random kept sets; the first row has no token."""
+    """Random tokens against random kept sets; the first row has no token, the last one its most likely one."""
     for label, z, inverse in _batches(rng):
+        z[-1:] = rng.standard_normal(z[-1:].shape)
         max_logit, _, threshold, last_id, _ = _kept(rng, z, inverse)
         tokens = rng.integers(0, z.shape[1], len(z)).astype(np.int32)
+        tokens[-1:] = z[-1:].argmax(1)
         tokens[:1] = -1
         yield Sample(label, _send(device, z, inverse, max_logit, threshold, last_id, tokens))
 

@@ -14,9 +14,11 @@ from deepinfer.ops.required import (
     MODEST,
     SHAPES_LABEL,
     calls,
+    form_of,
     pools,
     requirements,
     row_count,
+    spoilt_args,
     variants,
 )
 from deepinfer.ops.rows import ROWS, Rows
@@ -40,11 +42,14 @@ def test_quick_has_the_edges_and_one_larger_sample_and_full_has_all(op: str) -> 
     assert {s.label for s in made} <= set(full)
     assert not [label for label in quick if label.startswith("real")]
     larger = [s for s in made if s.label in quick and row_count(SPECS[op], s) > MODEST]
-    assert len(larger) <= 1 and quick
+    assert len(larger) <= 1 + len({form_of(s) for s in larger[1:]}) and quick
+    assert {form_of(s) for s in made} <= {form_of(s) for s in made if s.label in quick or s.label.startswith("real")}
 
 
 def test_variants_follow_the_spec() -> None:
-    assert variants(SPECS["rms_norm"]) == ["strided"] and variants(SPECS["hc_expand"]) == ["strided", "in place"]
+    assert variants(SPECS["rms_norm"]) == ["strided", "non-finite"] and variants(SPECS["engram_hash"]) == ["strided"]
+    assert variants(SPECS["hc_expand"]) == ["strided", "in place", "non-finite"]
+    assert spoilt_args(SPECS["moe_combine"]) == ["shared", "y"] and not spoilt_args(SPECS["token_logprobs"])
     assert pools(SPECS["compressed_store"]) == ["pages"] and pools(SPECS["sparse_attention"]) == ["pages", "ring"]
     assert pools(SPECS["grouped_linear"]) == ["weight"] and pools(SPECS["rms_norm"]) == []
     assert "37 rows [in place]" in labels("hc_expand", "quick")
