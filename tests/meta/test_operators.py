@@ -12,8 +12,8 @@ from deepinfer.ops.spec import SPECS
 
 PAIRS = [
     (name, op)
-    for name, operator in OPERATORS.items()
     for op, spec in SPECS.items()
+    for name, operator in OPERATORS.items()
     if operator.fits(spec) and op not in operator.blind
 ]
 
@@ -22,7 +22,7 @@ PAIRS = [
 def test_the_suite_sees(name: str, op: str) -> None:
     operator = OPERATORS[name]
     caught, said = catch(operator, op)
-    assert caught, f"{op}, whose kernel {operator.about}, passes suite {operator.suite}: {said[:3] or 'nothing found'}"
+    assert caught, f"{op}, whose kernel {operator.about}, passes {operator.suites}: {said[:3] or 'nothing found'}"
 
 
 def test_there_are_enough_operators_and_each_fits_a_kernel() -> None:

@@ -11,7 +11,9 @@ from deepinfer.ops.required import TABLES
 from deepinfer.ops.rows import POOLS
 from deepinfer.ops.spec import OpSpec, ScalarArg, TensorArg
 
-from .operator import VALUES, Run, arguments_changed, as_tuple, finish, has, of, operator, stores
+from .operator import Run, arguments_changed, as_tuple, finish, has, of, operator, stores
+
+SCORES = ("index_score", "index_score_blocks")
 
 
 def shifted(by: int) -> Any:
@@ -58,12 +60,22 @@ def pools_of(spec: OpSpec) -> list[tuple[str, str]]:
     return found
 
 
-@operator("treats padding rows as rows of the first sequence", fits=has("row_seq"), checks=())
+@operator(
+    "treats padding rows as rows of the first sequence",
+    fits=has("row_seq"),
+    checks=(),
+    blind=dict.fromkeys(SCORES, "a padding row sees no entry, so that all its lanes are unspecified"),
+)
 def padding_takes_part(spec: OpSpec, kernel: Run) -> Run:
     return arguments_changed(row_seq=lambda x: x.clamp(min=0))(spec, kernel)
 
 
-@operator("takes padding ids for the first entry", fits=lambda s: has("indices")(s) or has("blocks")(s), checks=())
+@operator(
+    "takes padding ids for the first entry",
+    fits=lambda s: has("indices")(s) or has("blocks")(s),
+    checks=(),
+    blind={"index_score_blocks": "the lanes of padding blocks are unspecified"},
+)
 def padding_ids_take_part(spec: OpSpec, kernel: Run) -> Run:
     return arguments_changed(indices=lambda x: x.clamp(min=0), blocks=lambda x: x.clamp(min=0))(spec, kernel)
 
@@ -73,7 +85,12 @@ def position_off_by_one(spec: OpSpec, kernel: Run) -> Run:
     return arguments_changed(positions=shifted(1))(spec, kernel)
 
 
-@operator("reads one lane past the length", fits=has("visible"), checks=())
+@operator(
+    "reads one lane past the length",
+    fits=has("visible"),
+    checks=(),
+    blind=dict.fromkeys(SCORES, "lanes past the visible ones are unspecified"),
+)
 def stale_lane_read(spec: OpSpec, kernel: Run) -> Run:
     return arguments_changed(visible=lambda x: torch.where(x > 0, x + 1, x))(spec, kernel)
 
@@ -166,7 +183,7 @@ def _prefer_last(ids: Tensor, scores: Tensor, visible: int, args: list[Any]) -> 
         return
     rest = [j for j in range(min(visible, scores.numel())) if j not in set(chosen)]
     for j in reversed(rest):
-        for i, c in enumerate(chosen):
+        for c in chosen:
             if j > c and scores[j] == scores[c]:
                 ids[: len(chosen)] = torch.tensor(sorted({*chosen, j} - {c}), dtype=ids.dtype)
                 return
@@ -184,9 +201,24 @@ def _prefer_last_block(ids: Tensor, scores: Tensor, visible: int, args: list[Any
                 return
 
 
-@operator("adds up the experts from the last slot to the first", fits=of("moe_combine"))
-def slots_in_other_order(spec: OpSpec, kernel: Run) -> Run:
-    return arguments_changed(position=lambda x: x.flip(1).contiguous())(spec, kernel)
+# Another order of the slots is none of these: a sum in any fixed order lies within the class.
+@operator("leaves out the last slot of a row", fits=has("position", "y"))
+def last_slot_left_out(spec: OpSpec, kernel: Run) -> Run:
+    def change(position: Tensor) -> Tensor:
+        changed = position.clone()
+        changed[:, -1:] = -1
+        return changed
+
+    return arguments_changed(position=change)(spec, kernel)
+
+
+@operator("rounds the experts' sum to bf16 before it adds the shared expert", fits=has("y", "position", "shared"))
+def sum_rounded_between(spec: OpSpec, kernel: Run) -> Run:
+    def wrong(y: Tensor, position: Tensor, shared: Tensor, out: Tensor | None) -> Any:
+        routed = kernel(y, position, torch.zeros_like(shared), None)
+        return finish(((routed.float() + shared.float()).bfloat16(),), out)
+
+    return wrong
 
 
 @operator("touches the row of an empty group", fits=has("offsets", "source_row"), checks=())
@@ -223,22 +255,24 @@ def last_row_not_stored(spec: OpSpec, kernel: Run) -> Run:
     return arguments_changed(row_seq=change)(spec, kernel)
 
 
-@operator("writes one byte of the entry beside its own", fits=stores, checks=())
+@operator("writes one byte that is not its own", fits=stores, checks=())
 def stray_write(spec: OpSpec, kernel: Run) -> Run:
     places = [i for i, a in enumerate(spec.args) if getattr(a, "mutable", False)]
 
     def wrong(*args: Any) -> Any:
-        before = [args[i].clone() for i in places]
+        before = [as_bytes(args[i]).clone() for i in places]
         found = kernel(*args)
         for i, old in zip(places, before, strict=True):
-            changed = (args[i] != old).flatten(1).any(1) if args[i].ndim > 1 else args[i] != old
-            free = torch.nonzero(~changed).flatten()
-            if bool(changed.any()) and free.numel():
-                entry = args[i][int(free[0])]
-                entry.view(-1)[0] = 1 if entry.view(-1)[0] == 0 else 0
+            now = as_bytes(args[i])
+            free = torch.nonzero(now == old)
+            if len(free):
+                place = tuple(free[len(free) // 2].tolist())
+                now[place] ^= 0x11
         return found
 
     return wrong
 
 
-__all__ = ["VALUES"]
+def as_bytes(x: Tensor) -> Tensor:
+    """The bytes of a tensor, a view; its last dim is contiguous."""
+    return x.view(torch.uint8)

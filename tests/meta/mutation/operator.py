@@ -24,7 +24,7 @@ class Operator:
 
     Attributes:
         name, about: what is wrong.
-        suite: the suite that has to see it.
+        suites: those that have to see it, one of them.
         checks: names of checks, one of which has to see it; empty for any.
         fits: whether an op can be wrong in this way.
         make: the wrong kernel, from the spec and the right one.
@@ -33,7 +33,7 @@ class Operator:
 
     name: str
     about: str
-    suite: str
+    suites: tuple[str, ...]
     checks: tuple[str, ...]
     fits: Callable[[OpSpec], bool]
     make: Callable[[OpSpec, Run], Run]
@@ -47,7 +47,7 @@ def operator(
     about: str,
     *,
     fits: Callable[[OpSpec], bool],
-    suite: str = "ops",
+    suite: str | tuple[str, ...] = "ops",
     checks: tuple[str, ...] = VALUES,
     blind: dict[str, str] | None = None,
 ) -> Callable[[Callable[[OpSpec, Run], Run]], Callable[[OpSpec, Run], Run]]:
@@ -56,7 +56,8 @@ def operator(
     def add(make: Callable[[OpSpec, Run], Run]) -> Callable[[OpSpec, Run], Run]:
         name = make.__name__
         assert name not in OPERATORS
-        OPERATORS[name] = Operator(name, about, suite, checks, fits, make, blind or {})
+        suites = (suite,) if isinstance(suite, str) else suite
+        OPERATORS[name] = Operator(name, about, suites, checks, fits, make, blind or {})
         return make
 
     return add

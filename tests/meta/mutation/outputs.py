@@ -25,6 +25,8 @@ from .operator import (
 )
 
 FLOATS = gives(BF16, F32)
+NO_NAN = "no result is ever NaN: invalid rows have numbers of their own"
+ALL_USED = "no place is ever unused: "
 
 
 def by_rows(spec: OpSpec) -> bool:
@@ -122,7 +124,11 @@ def off_by_one_lanes(spec: OpSpec, kernel: Run) -> Run:
 
 
 @operator(
-    "a row takes NaN over from the row above", fits=lambda s: by_rows(s) and FLOATS(s), suite="invariance", checks=()
+    "a row takes NaN over from the row above",
+    fits=lambda s: by_rows(s) and FLOATS(s),
+    suite=("invariance", "ops"),
+    checks=(),
+    blind=dict.fromkeys(("sample_filter", "token_logprobs", "top_logprobs"), NO_NAN),
 )
 def neighbour_leaks(spec: OpSpec, kernel: Run) -> Run:
     def change(value: Tensor) -> None:
@@ -171,7 +177,11 @@ def unordered_reduction(spec: OpSpec, kernel: Run) -> Run:
 # ---- values -----------------------------------------------------------------------------------------------------
 
 
-@operator("NaN becomes zero", fits=FLOATS)
+@operator(
+    "NaN becomes zero",
+    fits=FLOATS,
+    blind=dict.fromkeys(("sample_filter", "token_logprobs", "top_logprobs"), NO_NAN),
+)
 def nan_swallowed(spec: OpSpec, kernel: Run) -> Run:
     def change(value: Tensor) -> Tensor | None:
         return value.nan_to_num(0.0, torch.inf, -torch.inf) if value.dtype in (BF16, F32) else None
@@ -210,7 +220,20 @@ def codes_truncated(spec: OpSpec, kernel: Run) -> Run:
     return outputs_changed(change)(spec, kernel)
 
 
-@operator("unused places hold 0 instead of -1", fits=gives(I32, I64))
+@operator(
+    "unused places hold 0 instead of -1",
+    fits=gives(I32, I64),
+    blind={
+        "sample_draw": ALL_USED + "every row gets a token",
+        "verify_drafts": ALL_USED + "every row gets a token",
+        "smaller_mass": ALL_USED + "a mass is at least 0",
+        "correct_q": ALL_USED + "every sequence gets a row",
+        "correct_k": ALL_USED + "a length is at least 0",
+        "engram_hash": ALL_USED + "every n-gram has a row of the table",
+        "moe_gate": ALL_USED + "k experts are chosen whatever the row holds",
+        "moe_route": ALL_USED + "k experts are chosen whatever the row holds",
+    },
+)
 def unused_is_zero(spec: OpSpec, kernel: Run) -> Run:
     return outputs_changed(lambda v: v.masked_fill_(v == -1, 0) if v.dtype in (I32, I64) and v.ndim else None)(
         spec, kernel

@@ -14,12 +14,13 @@ import importlib.machinery
 import importlib.util
 import itertools
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 import deepinfer.backends.reference as reference
 from deepinfer.hal.registry import REGISTRY
@@ -38,6 +39,7 @@ class Site:
         number: of the place among those of the operator in the module.
         function: the function that it lies in.
         line, text: of the source before the edit.
+        again: how many places of the same function and text come before.
     """
 
     operator: str
@@ -46,11 +48,12 @@ class Site:
     function: str
     line: int
     text: str
+    again: int = 0
 
     @property
     def id(self) -> str:
         """Stable while the function stays as it is: what the list of equivalents names."""
-        return f"{self.module}.{self.function}: {self.operator}: {self.text}"
+        return f"{self.module}.{self.function}: {self.operator}: {self.text}" + f" #{self.again + 1}" * bool(self.again)
 
 
 Edit = Callable[[ast.AST], ast.AST | None]
@@ -211,8 +214,10 @@ def sites(module: str) -> Iterator[Site]:
     for name in EDITS:
         editor = _Editor(EDITS[name], -1)
         editor.visit(copy.deepcopy(parsed(module)))
+        before: Counter[tuple[str, str]] = Counter()
         for number, (function, line, text) in enumerate(editor.seen):
-            yield Site(name, module, number, function, line, text)
+            yield Site(name, module, number, function, line, text, before[function, text])
+            before[function, text] += 1
 
 
 def edited(site: Site) -> ast.Module:
@@ -297,9 +302,17 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__.rpartition(".")[2]
-        tree = self._changed.get(name, parsed(name))
-        code = compile(_renamed(tree), f"<mutant of {name}>", "exec")
+        code = _compiled(name, self._changed[name]) if name in self._changed else _unchanged(name)
         exec(code, module.__dict__)
+
+
+@cache
+def _unchanged(name: str) -> CodeType:
+    return _compiled(name, parsed(name))
+
+
+def _compiled(name: str, tree: ast.Module) -> CodeType:
+    return compile(_renamed(tree), f"<mutant of {name}>", "exec")
 
 
 def _renamed(tree: ast.Module) -> ast.Module:
@@ -348,7 +361,7 @@ def users_of(module: str, function: str) -> list[tuple[str, str]]:
     for name, reach in sorted(imports().items(), key=lambda item: item[0] != module):
         if module in reach:
             for node in parsed(name).body:
-                ops = [op for op in _registered(node)]
+                ops = list(_registered(node))
                 if ops and (module, top) in _called(name, getattr(node, "name", "")):
                     found += [(name, op) for op in ops]
     return found
