@@ -21,8 +21,9 @@ class Quirks:
         depends_on_chunks: the same output gives another result by how it is cut and whether it comes as text or ids.
             Text of ids whose last character is not complete is lost, complete characters and all, when the output
             ends, and comes after a text chunk that follows it. Of the newlines before a tag in text, one that broke
-            off the beginning of such a tag stays (`</` newline `</think>`), though not in ids. A call that was held
-            until the end does not count for the finish reason. Right: only bytes that make no character are dropped,
+            off the beginning of such a tag stays (`</` newline `</think>`), though not in ids. A mark
+            that text leaves half done is ended by one that comes as an id. A call that was held until the end does not
+            count for the finish reason. Right: only bytes that make no character are dropped,
             newlines before a tag go, and every call counts.
         logprobs_repeated: every event that a piece of output leads to has the log probabilities of the whole piece.
             Right: the first has them, and an accumulated response each of them once.

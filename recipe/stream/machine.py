@@ -137,6 +137,8 @@ class Machine:
             if begin == 0:
                 self._held.append(_Held(0, 0, "", source))
             return
+        if symbol == DSML and self._keeps_broken and self._goes_on(text):
+            by_ids, symbol = False, ""
         self._end = begin + (1 if symbol else len(text))
         if not text:
             by_ids = self._by_ids
@@ -180,6 +182,15 @@ class Machine:
             self._outputs = out[mark:]
             del out[mark:]
         self._held.append(_Held(base + cut, self._end, rest, source))
+
+    def _goes_on(self, spelling: str) -> bool:
+        """Whether text ends within a mark, and the original lets the mark that comes as an id end it."""
+        if self._by_ids or not self._tail:
+            return False
+        patterns = [
+            [pattern for pattern, _ in table.short] for table in (self._compiled.by_ids, self._compiled.by_text)
+        ]
+        return not _may_begin(patterns[0], self._tail, DSML) and _may_begin(patterns[1], self._tail, spelling)
 
     def _change_source(self, by_ids: bool, text: str, position: int) -> None:
         """Text follows ids, or ids text: see to it that no special token is half of one and half of the other."""

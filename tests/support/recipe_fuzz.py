@@ -198,6 +198,7 @@ class Fuzz:
         self.tally = Tally(self.rules.RULES, self.rules.ERRORS)
         self.generated: dict[str, int] = {}
         self.done = 0
+        self.seeds: list[int] = []
         self.failures: list[tuple[int, Case]] = []
 
     def state(self) -> dict[str, Any]:
@@ -205,6 +206,7 @@ class Fuzz:
         return {
             "kind": self.kind,
             "done": self.done,
+            "seeds": self.seeds,
             "failures": self.failures,
             "counts": dict(self.tally.counts),
             "generated": self.generated,
@@ -212,10 +214,14 @@ class Fuzz:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """The counts of `state`."""
-        self.done, self.failures, self.generated = state["done"], state["failures"], state["generated"]
+        """Add the counts of `state`."""
+        self.done += state["done"]
+        self.seeds += state["seeds"]
+        self.failures += state["failures"]
         self.tally.counts.update(state["counts"])
         self.tally.unlisted.update(state["unlisted"])
+        for name, count in state["generated"].items():
+            self.generated[name] = self.generated.get(name, 0) + count
 
     def run(self, numbers: Iterable[int], pair: tuple[Subject, Subject]) -> None:
         recording: Any = recipe_rules_streams.recording() if self.kind == "streams" else nullcontext()
@@ -260,17 +266,20 @@ def _messages(result: Any) -> Iterator[str]:
 # Reporting
 
 
-def report(kinds: list[Fuzz], seed: int) -> str:
+def report(kinds: list[Fuzz]) -> str:
     """A page on what was compared."""
     lines = [
         "# What the fuzzer compared",
         "",
         "Random cases through the codec (`deepinfer.recipe.compat`) and through `deepseek-recipe` 0.2.0, by "
-        f"`tests/support/recipe_fuzz.py` with seed {seed}. All results are equal but where the table says so.",
+        "`tests/support/recipe_fuzz.py`, which writes this page. Requests are of the three protocols in turn.",
         "",
-        "| Cases | Number | Different |",
-        "|---|---:|---:|",
-        *(f"| {kind.kind} | {kind.done:,} | {len(kind.failures)} |" for kind in kinds),
+        "| Cases | Number | Seeds | Different |",
+        "|---|---:|---|---:|",
+        *(
+            f"| {kind.kind} | {kind.done:,} | {', '.join(map(str, kind.seeds))} | {len(kind.failures)} |"
+            for kind in kinds
+        ),
     ]
     for kind in kinds:
         lines += [
@@ -328,6 +337,7 @@ def main() -> int:
     kinds = kinds_of(args.conversations, args.requests, args.streams)
     for kind, count in kinds:
         numbers = range(first, first + count) if args.number is None else [args.number]
+        kind.seeds = [args.seed]
         bar = tqdm(numbers, desc=kind.kind, unit="case", mininterval=2)
         for number in bar:
             kind.run([number], pair)
@@ -339,11 +349,12 @@ def main() -> int:
     if args.save:
         args.save.write_text(json.dumps([kind.state() for kind in done]), encoding="utf-8")
     for state in (state for path in args.load for state in json.loads(path.read_text(encoding="utf-8"))):
-        done += [kind for kind, _ in kinds_of(*(int(name == state["kind"]) for name in KINDS))]
-        done[-1].restore(state)
+        if all(kind.kind != state["kind"] for kind in done):
+            done += [kind for kind, _ in kinds_of(*(int(name == state["kind"]) for name in KINDS))]
+        next(kind for kind in done if kind.kind == state["kind"]).restore(state)
     done.sort(key=lambda kind: KINDS.index(kind.kind))
     if args.report:
-        args.report.write_text(report(done, args.seed), encoding="utf-8")
+        args.report.write_text(report(done), encoding="utf-8")
     unlisted = {message: count for kind in done for message, count in kind.tally.unlisted.items()}
     for message, count in unlisted.items():
         print(f"error text that is not listed ({count}): {message}")
