@@ -8,7 +8,7 @@ Usage: ./build.sh [COMMAND]
 
   (none)             make .venv and install deepinfer into it
   test [ARGS]        the same with the test extra, then run the tests; ARGS go to pytest
-  dev                the same with the test, dev, crosscheck, recipe-test, images and page-test extras
+  dev                the same with the test, dev, crosscheck, recipe-test, images, page-test and ascend-sim extras
   --check            diagnose Python, torch, compiler, driver, CUDA, CANN, memory; installs nothing
                      exit status: 0 ready to run, 1 something is missing
   --dry-run [test|dev]
@@ -264,7 +264,7 @@ check_compiler() {
             return
         fi
     done
-    report absent compiler "no C++ compiler; nothing needs one today (Debian, Ubuntu: the package g++)"
+    report absent compiler "no C++ compiler; the simulator of deepinfer ascend needs one (Debian, Ubuntu: the package g++)"
 }
 
 check_nvidia() {
@@ -352,7 +352,7 @@ case "$command" in
         set_up test
         run "$venv_python" -m pytest "$@"
         ;;
-    dev) set_up test dev crosscheck recipe-test images page-test ;;
+    dev) set_up test dev crosscheck recipe-test images page-test ascend-sim ;;
     --check) check ;;
     -h | --help) usage ;;
     *)
