@@ -21,7 +21,7 @@ from ..hal.registry import REFERENCE, REGISTRY
 from ..model.transformer import Model
 from .case import Finding, Outcome, Target
 from .decisions import DECIDING, Place, Replay, changes, margins, replaying
-from .levels import MULTIPLE, fallback_note, reference_model, target_model
+from .levels import MULTIPLE, of_own, reference_model, target_model
 from .trace import OpCall, Trace, tracing
 from .variants import installed, variants
 from .walk import Walker
@@ -85,7 +85,8 @@ def judge_greedy(preset: str, count: int, target: Target) -> Outcome:
     if not share:
         findings.append(Finding("share", f"none of {total} positions qualifies, so nothing was compared"))
     note = f"{share:.1%} of {total} positions qualify; {agreement(clear, got):.1%} of all tokens are equal"
-    return Outcome(tuple(findings), notes=(note, *fallback_note(here, target)))
+    borrowed = here.fallbacks(target.backend, target.device.type)
+    return of_own(Outcome(tuple(findings), notes=(note,)), borrowed)
 
 
 @cache

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
@@ -155,7 +155,8 @@ def judge_ops(preset: str, long: int, ops: Sequence[OpSpec], target: Target) -> 
         diverged += found
     if not ran and missing:
         return skip(UNSUPPORTED, "; ".join(missing.values()))
-    return Outcome(_first(diverged, "calls"), worst=worst)
+    notes = () if ran else ("the model calls none of these ops; nothing was compared",)
+    return of_own(Outcome(_first(diverged, "calls"), worst=worst, notes=notes), sorted(missing))
 
 
 def _again(made: OpCall, target: Target) -> tuple[list[Finding], float]:
@@ -180,7 +181,7 @@ def _home(value: Tensor) -> Tensor:
 def judge_layers(preset: str, long: int, target: Target) -> Outcome:
     """Every layer, started from recorded states with recorded decisions."""
     w = world(preset, long)
-    got, notes = _run(w, preset, target, lambda step, layer: w.steps[step].layers[layer])
+    got, borrowed = _run(w, preset, target, lambda step, layer: w.steps[step].layers[layer])
     limit = MULTIPLE * w.alone
     findings = []
     shares = [_share(error, limit) for error in _relative(got, w.steps)]
@@ -190,7 +191,7 @@ def judge_layers(preset: str, long: int, target: Target) -> Outcome:
                 f"layer {layer}: relative rms error {error:.3g}, limit {limit:.3g} ({MULTIPLE} x the variants' spread)"
             )
             findings.append(Finding("layer", text))
-    return Outcome((*_first(findings, "layers"),), worst=max(shares), notes=notes)
+    return of_own(Outcome(_first(findings, "layers"), worst=max(shares)), borrowed)
 
 
 # ---- (b) ------------------------------------------------------------------------------------------------------------
@@ -199,7 +200,7 @@ def judge_layers(preset: str, long: int, target: Target) -> Outcome:
 def judge_replayed(preset: str, long: int, target: Target) -> Outcome:
     """End to end with recorded decisions: rms errors of the streams after every layer, and of the logits."""
     w = world(preset, long)
-    got, notes = _run(w, preset, target, None)
+    got, borrowed = _run(w, preset, target, None)
     findings, shares = [], []
     errors = [*layer_errors(got, w.steps), logit_error(got, w.steps)]
     for place, (error, spread) in enumerate(zip(errors, [*w.spread, w.logits], strict=True)):
@@ -209,25 +210,30 @@ def judge_replayed(preset: str, long: int, target: Target) -> Outcome:
             name = f"streams after layer {place}" if place < len(w.spread) else "logits"
             text = f"{name}: rms error {error:.3g}, limit {MULTIPLE * spread:.3g} ({MULTIPLE} x the variants' spread)"
             findings.append(Finding("replayed", text))
-    return Outcome(_first(findings, "places"), worst=max(shares), notes=notes)
+    return of_own(Outcome(_first(findings, "places"), worst=max(shares)), borrowed)
 
 
 def _run(
     w: World, preset: str, target: Target, force: Callable[..., object] | None
-) -> tuple[list[StepRecord], tuple[str, ...]]:
+) -> tuple[list[StepRecord], list[str]]:
+    """What every layer gave on the target, and the ops that ran on another backend's kernels."""
     model = w.model if target == Target(REFERENCE, torch.device("cpu")) else target_model(preset, target)
     trace = Trace(keep=lambda op: False)
     with ExitStack() as stack:
         stack.enter_context(tracing(trace))
         stack.enter_context(replaying(w.replay.again()))
         steps = w.plan.run(Walker(model, trace), force).steps  # type: ignore[arg-type]
-    return steps, fallback_note(trace, target)
+    return steps, trace.fallbacks(target.backend, target.device.type)
 
 
-def fallback_note(trace: Trace, target: Target) -> tuple[str, ...]:
-    """A line that names the ops that ran on another backend's kernels."""
-    ops = trace.fallbacks(target.backend)
-    return (f"ran on the reference's kernels: {', '.join(ops)}",) if ops else ()
+def of_own(outcome: Outcome, borrowed: Sequence[str]) -> Outcome:
+    """The outcome of a model; without findings a skip, where the target has no kernels for some ops.
+
+    What is wrong is wrong whoever ran the other ops; that nothing is wrong would be said of the reference's kernels.
+    """
+    if outcome.findings or not borrowed:
+        return outcome
+    return replace(outcome, skipped=f"{UNSUPPORTED}: no kernels of its own for {', '.join(borrowed)}")
 
 
 def _share(error: float, limit: float) -> float:

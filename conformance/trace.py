@@ -36,6 +36,7 @@ class OpCall:
         kernel: id of the kernel that ran.
         args: the arguments as they were before the call.
         results: outputs, then the written arguments as they were after it.
+        device: torch's type of the device that it ran on.
     """
 
     place: str
@@ -44,6 +45,7 @@ class OpCall:
     kernel: str
     args: tuple[Any, ...] = ()
     results: tuple[Tensor, ...] = ()
+    device: str = "cpu"
 
     @property
     def step(self) -> int:
@@ -74,9 +76,10 @@ class Trace:
     calls: list[OpCall] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def fallbacks(self, backend: str) -> list[str]:
-        """Ops that ran on kernels of another backend than this one."""
-        return sorted({c.op for c in self.calls if c.kernel.split(":")[0] != backend})
+    def fallbacks(self, backend: str, device: str = "cpu") -> list[str]:
+        """Ops that ran on kernels of another backend than this one, on a device of that type: work in host memory is
+        the reference's own."""
+        return sorted({c.op for c in self.calls if c.kernel.split(":")[0] != backend and c.device == device})
 
     def watch(self, spec: OpSpec, kernel: Kernel, *args: Any) -> Any:
         """Run a kernel and note the call."""
@@ -89,8 +92,9 @@ class Trace:
             outs = result if isinstance(result, tuple) else () if result is None else (result,)
             written = (v for a, v in zip(spec.args, given, strict=True) if getattr(a, "mutable", False))
             results = (*outs, *(restride(v) for v in written if v is not None))
+        device = next((v.device.type for v in given if isinstance(v, Tensor)), "cpu")
         with self._lock:
-            self.calls.append(OpCall(self.place, len(self.calls), spec.name, kernel.id, before, results))
+            self.calls.append(OpCall(self.place, len(self.calls), spec.name, kernel.id, before, results, device))
         return result
 
 

@@ -27,6 +27,7 @@ def test_calls_are_kept_in_order_with_the_kernel_that_ran() -> None:
     ]
     assert trace.calls[0].results[0] is y and trace.calls[0].step == 2 and trace.calls[0].layer == "layer 7"
     assert trace.fallbacks(NAME) == ["quant_fp8"]
+    assert trace.fallbacks(NAME, "cuda") == [], "work in host memory is no fallback of a device"
 
 
 def test_what_a_call_writes_is_kept_as_it_was() -> None:
