@@ -16,7 +16,7 @@ _CUDA = "the cuda backend"
 _PARALLEL = "expert and data parallelism"
 _GRAPHS = "graph capture in the engine"
 _GRAMMAR = "structured output"
-_VISION = "the vision pipeline"
+_VISION = "image workers of their own processes"
 _ASYNC = "asynchronous scheduling"
 _PROFILE = "profiling and engine statistics"
 

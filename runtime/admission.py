@@ -11,6 +11,7 @@ import numpy as np
 from ..hal.errors import InvalidArgumentError, NotSupportedError, short
 from .checks import check_in_vocabulary
 from .config import EngineConfig
+from .images import FittedImages, PromptImage, refuse_images
 from .params import SamplingParams, fresh_seed, sample_seed
 from .request import Request, TextDecoder
 from .stop import StopStrings
@@ -35,8 +36,8 @@ class Admission:
 
     def check(
         self, sampling_params: Any, prompt_token_ids: Any, multi_modal_data: Any
-    ) -> tuple[SamplingParams, Prompt]:
-        """A checked copy of the parameters, and the prompt as int32.
+    ) -> tuple[SamplingParams, Prompt, FittedImages]:
+        """A checked copy of the parameters, the prompt as int32 with its placeholders, and its images.
 
         Raises:
             InvalidArgumentError, NotSupportedError: see `LLMEngine.add_request`.
@@ -53,15 +54,55 @@ class Admission:
         check_prompt_logprobs(self.config.truncation, params)
         if params.stop_strings and self._make_decoder is None:
             raise InvalidArgumentError("stop", params.stop, "None: this engine has no tokenizer")
-        check_no_images(multi_modal_data)
-        return params, self._check_prompt(prompt_token_ids)
+        prompt = self._check_prompt(prompt_token_ids)
+        images = self._check_images(prompt, multi_modal_data)
+        if images.images:
+            self._expand(prompt, images)
+        return params, prompt, images
 
     def samples(
-        self, request_id: Any, user_id: Any, params: SamplingParams, prompt: Prompt, arrival_time: float
+        self,
+        request_id: Any,
+        user_id: Any,
+        params: SamplingParams,
+        prompt: Prompt,
+        images: FittedImages,
+        arrival_time: float,
     ) -> list[Request]:
         """The n samples of a checked request."""
         seed = self._default_seed() if params.seq_seed is None else params.seq_seed
-        return [self._sample(request_id, user_id, j, params, prompt, seed, arrival_time) for j in range(params.n)]
+        placed: list[PromptImage] = []
+        if images.images:
+            prompt, placed = self._expand(prompt, images)
+        return [
+            self._sample(request_id, user_id, j, params, prompt, placed, seed, arrival_time) for j in range(params.n)
+        ]
+
+    def _check_images(self, prompt: Prompt, data: Any) -> FittedImages:
+        """The images of a prompt, decoded unless they come from here."""
+        reader = self.config.images
+        if reader is None:
+            refuse_images(data)
+            return FittedImages(())
+        count = reader.placeholders(prompt)
+        if not isinstance(data, FittedImages):
+            return reader.read(data, count)
+        if len(data.images) != count:
+            raise reader.mismatch(len(data.images), count)
+        return data
+
+    def _expand(self, prompt: Prompt, images: FittedImages) -> tuple[Prompt, list[PromptImage]]:
+        assert self.config.images is not None
+        expanded, placed = self.config.images.expand(prompt, images)
+        limit = self.config.max_model_len - 1
+        if len(expanded) > limit:
+            tokens = sum(image.end - image.start for image in placed)
+            raise InvalidArgumentError(
+                "prompt_token_ids",
+                f"{len(expanded)} ids, {tokens} of them of {len(placed)} images",
+                f"1 to {limit} token ids (max_model_len = {limit + 1} holds the prompt and at least one token)",
+            )
+        return expanded, placed
 
     def _check_prompt(self, ids: Sequence[int] | np.ndarray[Any, Any]) -> Prompt:
         limit = self.config.max_model_len - 1
@@ -95,6 +136,7 @@ class Admission:
         index: int,
         params: SamplingParams,
         prompt: Prompt,
+        images: Sequence[PromptImage],
         seed: int,
         arrival_time: float,
     ) -> Request:
@@ -114,6 +156,7 @@ class Admission:
             max_drafts=self.config.limits.max_drafts,
             decoder=None if self._make_decoder is None else self._make_decoder(),
             stops=StopStrings(params.stop_strings),
+            images=images,
         )
 
 
@@ -122,21 +165,6 @@ def check_defaults(**arguments: tuple[Any, Any]) -> None:
     for name, (value, default) in arguments.items():
         if value is not default:
             raise NotSupportedError(f"{name}={short(value)}", "it comes with the disaggregated engines")
-
-
-def check_no_images(multi_modal_data: Any) -> None:
-    """Raises NotSupportedError unless the value is None or holds nothing but empty lists."""
-    if multi_modal_data is None:
-        return
-    if not isinstance(multi_modal_data, dict):
-        raise InvalidArgumentError("multi_modal_data", multi_modal_data, "None or a dict")
-    for name, value in multi_modal_data.items():
-        if name not in ("image_bytes", "image_sizes"):
-            raise InvalidArgumentError("multi_modal_data key", name, "image_bytes, image_sizes")
-        if value is not None and not hasattr(value, "__len__"):
-            raise InvalidArgumentError(f"multi_modal_data[{name!r}]", value, "None or a list")
-        if value is not None and len(value) > 0:
-            raise NotSupportedError(f"multi_modal_data[{name!r}]", "images come with the vision pipeline")
 
 
 def ids_to_abort(request_id: Any, known: Callable[[Any], bool]) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..model.truncation import EXACT, Truncation
+from .images import ImageReader
 from .planner import Limits
 
 
@@ -24,6 +25,7 @@ class EngineConfig:
         force_top_k: candidates that sampling keeps at most, 0 for all; bounds `top_logprobs`.
         log_interval: steps between log lines; 0 is off.
         truncation: bounded replay of prompts, which leaves no prompt log-probabilities.
+        images: reads the images of prompts; None refuses images, and placeholders of images are ordinary tokens.
 
     Drafts per request and step are `limits.max_drafts`.
     """
@@ -39,3 +41,4 @@ class EngineConfig:
     force_top_k: int = 0
     log_interval: int = 0
     truncation: Truncation = EXACT
+    images: ImageReader | None = None

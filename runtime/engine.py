@@ -21,6 +21,7 @@ from .checks import check_float
 from .commit import advance, flush, output_of, report, report_step
 from .config import EngineConfig
 from .execute import Drawn, Executor, Result, Work, work_on
+from .images import FittedImages
 from .isolation import Isolation, describe, is_everybodys
 from .outputs import FinishReason, RequestOutput
 from .params import SamplingParams
@@ -102,7 +103,7 @@ class LLMEngine:
             request_id: hashable; unique among unfinished requests.
             sampling_params: copied.
             prompt_token_ids: 1 to max_model_len - 1 ids.
-            multi_modal_data: None, or nothing but empty lists.
+            multi_modal_data: the images of the prompt, see `LLM.generate`; or what `check_request` made of them.
             arrival_time: seconds of time.monotonic(); now by default.
             extra, enqueue, chunk_checkpoints: upstream's; only their defaults are accepted.
 
@@ -111,10 +112,10 @@ class LLMEngine:
 
         Raises:
             InvalidArgumentError: names the parameter, what came and what is allowed.
-            NotSupportedError: images, so_args, extra, enqueue=False, chunk_checkpoints.
+            NotSupportedError: so_args, extra, enqueue=False, chunk_checkpoints.
         """
         check_defaults(extra=(extra, None), enqueue=(enqueue, True), chunk_checkpoints=(chunk_checkpoints, None))
-        params, prompt = self.check_request(sampling_params, prompt_token_ids, multi_modal_data)
+        params, prompt, images = self.check_request(sampling_params, prompt_token_ids, multi_modal_data)
         now = time.monotonic()
         if arrival_time is not None:
             now = check_float("arrival_time", arrival_time, 0.0, now, also="None for now")
@@ -123,7 +124,7 @@ class LLMEngine:
                 raise InvalidArgumentError("engine", "closed", "an open engine")
             if self._is_known(request_id):
                 raise InvalidArgumentError("request_id", request_id, "an id that no unfinished request has")
-            samples = self._admission.samples(request_id, user_id, params, prompt, now)
+            samples = self._admission.samples(request_id, user_id, params, prompt, images, now)
             self._by_id[request_id] = samples
             self._queues.waiting.extend(samples)
         return [request.seed for request in samples]
@@ -133,11 +134,12 @@ class LLMEngine:
         sampling_params: SamplingParams,
         prompt_token_ids: Sequence[int] | np.ndarray[Any, Any],
         multi_modal_data: Any = None,
-    ) -> tuple[SamplingParams, np.ndarray[Any, np.dtype[np.int32]]]:
+    ) -> tuple[SamplingParams, np.ndarray[Any, np.dtype[np.int32]], FittedImages]:
         """Everything that `add_request` checks of a request by itself; queues nothing.
 
         Returns:
-            A checked copy of the parameters, and the prompt as int32.
+            A checked copy of the parameters, the prompt as int32, and its images: decoded, so that `add_request` need
+            not do it again.
 
         Raises:
             InvalidArgumentError, NotSupportedError: see `add_request`.

@@ -130,6 +130,7 @@ class ModelExecutor:
     def run(self, work: Sequence[Work]) -> list[Result]:
         from ..model.batch import Batch, SequenceSlice
 
+        self._encode(work)
         slices = []
         for item in work:
             request = item.request
@@ -145,15 +146,39 @@ class ModelExecutor:
                     pages=request.pages.ids,
                     logits=rows,
                     keep_from=self.truncation.keep_from(request.prompt_len),
+                    images=_spans(item),
                 )
             )
         text, compact = self.model.config.text, self.truncation.compact
         batch = Batch.build(slices, text, self.model.device, compact=compact)
         logits = self.model.forward(batch, self.caches)
+        for item in work:
+            for image in item.request.images:
+                image.computed(item.request.key, item.end)
         results: list[Result] = self.sampler.sample(logits, work)
         if self.drafter is not None:
             self.drafter.propose(work, results)
         return results
+
+    def _encode(self, work: Sequence[Work]) -> None:
+        """Encode the images that the step needs and that no earlier step, of any sample, has left."""
+        wanted = {
+            image: image.image
+            for item in work
+            for image in item.request.images
+            if image.embeds is None and image.lies_in(item.start, item.end)
+        }
+        if wanted:
+            for image, embeds in zip(wanted, self.model.vision.encode(list(wanted.values())), strict=True):
+                image.embeds = embeds
+
+
+def _spans(item: Work) -> list[Any]:
+    """The images that the rows of an item compute a part of, as the batch takes them."""
+    from ..model.vision import ImageSpan
+
+    inside = (image for image in item.request.images if image.lies_in(item.start, item.end))
+    return [ImageSpan(image.start, image.image.plan, image.embeds) for image in inside]
 
 
 def work_on(request: Request, start: int, end: int) -> Work:

@@ -13,6 +13,7 @@ import numpy as np
 from ..hal.errors import DeepInferError, InvalidArgumentError
 from .args import EngineArgs
 from .engine import LLMEngine
+from .images import FittedImages, fields_of
 from .outputs import FinishReason, InvalidRequestsError, RequestFailedError, RequestOutput
 from .params import SamplingParams
 
@@ -115,7 +116,10 @@ class LLM:
                 texts say for the reader what they mean.
             sampling_params: one for all prompts or one per prompt; None is `SamplingParams()`.
             use_tqdm: progress bar on stderr.
-            multi_modal_data: per prompt None or a dict without images.
+            multi_modal_data: per prompt None or a dict with the lists `image_bytes`, encoded images (PNG, JPEG, GIF or
+                WebP), one for each placeholder of the prompt, in order; and, if wanted, `image_sizes`, their (width,
+                height) in pixels, which are checked. In a text of a prompt with images the spelling of the image token
+                (`<｜image｜>`) is a placeholder; among ids the token is.
 
         Returns:
             One entry per prompt, in order. With `decode_sequence` the text, else a list with a `RequestOutput` per
@@ -125,11 +129,11 @@ class LLM:
             InvalidRequestsError: names every invalid prompt by its index.
             RequestFailedError: some requests failed while running; carries the results of the others.
         """
-        ids, params = self._requests(prompts, sampling_params, prompt_token_ids, multi_modal_data)
+        ids, params, images = self._requests(prompts, sampling_params, prompt_token_ids, multi_modal_data)
         samples: list[list[list[RequestOutput]]] = [[[] for _ in range(one.n)] for one in params]
         with ExitStack() as stack:
             progress = stack.enter_context(closing(_Progress(sum(one.n for one in params)))) if use_tqdm else None
-            for index, output in stack.enter_context(closing(self._run(ids, params))):
+            for index, output in stack.enter_context(closing(self._run(ids, params, images))):
                 samples[index][output.sample_index].append(output)
                 if progress is not None:
                     progress.update(output)
@@ -144,22 +148,25 @@ class LLM:
         prompt: str | None = None,
         sampling_params: SamplingParams | None = None,
         prompt_token_ids: Prompt | None = None,
+        multi_modal_data: Any = None,
     ) -> Iterator[RequestOutput]:
         """Outputs of one request as they come. Leaving the iterator aborts the request.
+
+        The arguments are those of `generate`, for one prompt.
 
         Raises:
             InvalidArgumentError, NotSupportedError: before anything is queued.
         """
         try:
-            ids, params = self._requests(
+            ids, params, images = self._requests(
                 None if prompt is None else [prompt],
                 sampling_params,
                 None if prompt_token_ids is None else [prompt_token_ids],
-                None,
+                [multi_modal_data],
             )
         except InvalidRequestsError as error:
             raise error.errors[0] from None
-        return self._stream(ids, params)
+        return self._stream(ids, params, images)
 
     def close(self) -> None:
         """Abort what runs and release the model."""
@@ -175,8 +182,8 @@ class LLM:
 
     def _requests(
         self, prompts: Any, sampling_params: Any, prompt_token_ids: Any, multi_modal_data: Any
-    ) -> tuple[list[Any], list[SamplingParams]]:
-        """Checked ids and parameters of every prompt."""
+    ) -> tuple[list[Any], list[SamplingParams], list[FittedImages]]:
+        """Checked ids, parameters and images of every prompt."""
         if prompts is None and prompt_token_ids is None:
             raise InvalidArgumentError("prompts", None, "prompts or prompt_token_ids")
         texts: list[Any] | None = None
@@ -196,33 +203,43 @@ class LLM:
         params = _per_prompt(sampling_params, total)
         errors: dict[int, DeepInferError] = {}
         ids: list[Any] = []
+        images: list[FittedImages] = []
         for index in range(total):
             try:
-                one = lists[index] if lists is not None else self._encode(texts[index] if texts is not None else None)
-                self.engine.check_request(
-                    params[index], one, None if multi_modal_data is None else multi_modal_data[index]
-                )
+                data = None if multi_modal_data is None else multi_modal_data[index]
+                one = lists[index] if lists is not None else self._encode((texts or [])[index], data)
+                images.append(self.engine.check_request(params[index], one, data)[2])
                 ids.append(one)
             except DeepInferError as error:
                 errors[index] = error
         if errors:
             raise InvalidRequestsError(errors, total)
-        return ids, params
+        return ids, params, images
 
-    def _encode(self, text: Any) -> list[int]:
+    def _encode(self, text: Any, data: Any) -> list[int]:
+        """Ids of a text. Beside images, and only there, the spelling of their placeholder stands for the token."""
         if not isinstance(text, str) or not text:
             raise InvalidArgumentError("prompt", text, "a text of at least one character")
-        ids: list[int] = self.tokenizer.encode(text)
+        reader = self.engine.config.images
+        parts = text.split(reader.spelling) if reader is not None and reader.spelling and fields_of(data)[0] else [text]
+        ids: list[int] = self.tokenizer.encode(parts[0])
+        for part in parts[1:]:
+            assert reader is not None
+            ids += [reader.config.image_token_id, *self.tokenizer.encode(part, bos=False)]
         return ids
 
     # ---- running
 
-    def _stream(self, ids: list[Prompt], params: list[SamplingParams]) -> Iterator[RequestOutput]:
-        with closing(self._run(ids, params)) as run:
+    def _stream(
+        self, ids: list[Prompt], params: list[SamplingParams], images: list[FittedImages]
+    ) -> Iterator[RequestOutput]:
+        with closing(self._run(ids, params, images)) as run:
             for _, output in run:
                 yield output
 
-    def _run(self, ids: list[Prompt], params: list[SamplingParams]) -> Generator[tuple[int, RequestOutput]]:
+    def _run(
+        self, ids: list[Prompt], params: list[SamplingParams], images: list[FittedImages]
+    ) -> Generator[tuple[int, RequestOutput]]:
         """Queues the prompts and yields (prompt, output) until all have ended; leaving early aborts them.
 
         Iterators may be interleaved: a step gives outputs to all of them, which wait in the mail of their request.
@@ -230,10 +247,10 @@ class LLM:
         left: dict[int, int] = {}
         order: dict[int, int] = {}
         try:
-            for index, (prompt, one) in enumerate(zip(ids, params, strict=True)):
+            for index, (prompt, one, media) in enumerate(zip(ids, params, images, strict=True)):
                 key, self._next_id = self._next_id, self._next_id + 1
                 order[key], left[key], self._mail[key] = index, one.n, deque()
-                self.engine.add_request(None, key, one, prompt)
+                self.engine.add_request(None, key, one, prompt, media)
             while left:
                 for key in [key for key in left if self._mail[key]]:
                     mail = self._mail[key]

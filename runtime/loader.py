@@ -22,6 +22,7 @@ from .args import PAGE_TOKENS, EngineArgs
 from .drafting import ModelDrafter, Speculation
 from .engine import EngineConfig, LLMEngine
 from .execute import ModelExecutor
+from .images import ImageReader
 from .planner import pages_for
 from .sampler import Sampler, SamplerConfig
 from .truncation import resolve_truncation
@@ -91,6 +92,7 @@ def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device:
         force_top_k=sampling.force_top_k,
         log_interval=0 if args.disable_log_stats else env.get("DEEPINFER_LOGGING_INTERVAL_STEP"),
         truncation=truncation,
+        images=ImageReader(model.config, spelling=tokenizer.token_bytes(model.config.image_token_id).decode()),
     )
 
     def decoder() -> TextDecoder:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
+from .images import PromptImage
 from .outputs import FinishReason
 from .params import SamplingParams
 from .planner import RequestView
@@ -53,6 +55,7 @@ class Request:
         pages, slot: leases; None while waiting.
         max_drafts: most drafts that a step verifies; 0 is plain decoding.
         proposal: drafts behind the known tokens.
+        images: of the prompt, in order.
     """
 
     key: int
@@ -79,9 +82,12 @@ class Request:
     preemptions: int = 0
     max_drafts: int = 0
     proposal: Proposal = field(default_factory=lambda: Proposal([]))
+    images: Sequence[PromptImage] = ()
 
     def __post_init__(self) -> None:
         self.length = self.prompt_len
+        for image in self.images:
+            image.waiting.add(self.key)
 
     @property
     def num_output_tokens(self) -> int:

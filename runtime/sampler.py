@@ -182,6 +182,7 @@ class Sampler:
 
     def _prompt(self, logits: Tensor, work: Sequence[Work], results: list[Result]) -> None:
         targets = [item.request.tokens[item.prompt_rows.start + 1 : item.prompt_rows.stop + 1] for item in work]
+        targets = [np.where(ids < self.vocab_size, ids, -1) for ids in targets]  # tokens of images have none
         values = ops.token_logprobs(logits, _upload(np.concatenate(targets), logits)).tolist()
         begin = 0
         for target, result in zip(targets, results, strict=True):
@@ -349,6 +350,7 @@ def _penalties(rows: Sequence[Row], like: Tensor) -> dict[str, Tensor]:
         counts = np.empty(0, np.int32)
         if _penalised(row.request):
             seen = np.unique(row.tokens[: row.length])
+            seen = seen[seen < like.shape[-1]]  # not those of images
             said = row.tokens[row.request.prompt_len : row.length]
             output, output_counts = np.unique(said, return_counts=True)
             counts = np.zeros(len(seen), np.int32)

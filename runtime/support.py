@@ -19,6 +19,7 @@ _ENGINE = "tests/runtime/test_engine.py::"
 _SAMPLER = "tests/runtime/test_sampler.py::"
 _LLM = "tests/runtime/test_llm.py::"
 _ARGS = "tests/runtime/test_args.py::"
+_IMAGES = "tests/runtime/test_images.py::"
 _LOADER = "tests/runtime/test_loader.py::"
 _DRAFTING = "tests/runtime/test_drafting.py::"
 _TRUNCATION = "tests/runtime/test_truncation.py::"
@@ -87,20 +88,19 @@ CALL_TESTS: Mapping[str, str] = {
     "LLM.generate(prompts)": _LLM + "test_one_text_per_prompt_in_order",
     "LLM.generate(sampling_params)": _LLM + "test_several_samples_make_a_list_of_entries",
     "LLM.generate(prompt_token_ids)": _LLM + "test_one_text_per_prompt_in_order",
+    "LLM.generate(multi_modal_data)": _IMAGES + "test_a_picture_changes_what_is_said_and_nothing_else_does",
     "LLM.generate(use_tqdm)": _LLM + "test_progress_bar_counts_samples",
     "LLM.stream": _LLM + "test_a_stream_gives_outputs_one_by_one",
     "LLM.close": _ENGINE + "test_close_is_idempotent_and_ends_everything",
     "LLMEngine.add_request(user_id, request_id)": _ENGINE + "test_one_output_per_token_and_the_fields_of_each",
     "LLMEngine.add_request(prompt_token_ids)": _ADMISSION + "test_bad_prompts_are_refused_before_they_are_queued",
+    "LLMEngine.add_request(multi_modal_data)": _IMAGES + "test_chunks_samples_and_preemption_change_no_token",
     "LLMEngine.add_request(arrival_time)": _ADMISSION + "test_elapsed_counts_from_the_arrival_time",
     "LLMEngine.abort_request": _ENGINE + "test_abort_while_waiting_prefilling_and_decoding",
     "LLMEngine.step": _ENGINE + "test_one_output_per_token_and_the_fields_of_each",
     "LLMEngine.flush_inflight_reqs": _ENGINE + "test_nothing_is_in_flight_between_steps",
 }
 CALL_REFUSED: Mapping[str, tuple[str, str]] = {
-    "LLM.generate(multi_modal_data) with images": (
-        "the vision pipeline", _LLM + "test_images_are_refused_by_prompt",
-    ),
     "LLMEngine.add_request(extra, enqueue=False, chunk_checkpoints)": (
         "the disaggregated engines", _ADMISSION + "test_arguments_of_other_engines_are_refused",
     ),

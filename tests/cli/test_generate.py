@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from deepinfer.runtime import llm as llm_module
 from deepinfer.runtime.args import PAGE_TOKENS, EngineArgs
 from deepinfer.runtime.engine import EngineConfig, LLMEngine
 from deepinfer.runtime.execute import Work
+from deepinfer.runtime.images import FittedImages
 from deepinfer.runtime.llm import LLM
 from deepinfer.runtime.planner import Limits
 from deepinfer.runtime.simulate import SimulatedExecutor
@@ -30,7 +33,7 @@ TEXT = "caf\u00e9 \u4e2d\u6587, and on it goes."
 class Bytes:
     """A tokenizer whose tokens are bytes."""
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, *, bos: bool | None = None) -> list[int]:
         return list(text.encode())
 
     def token_bytes(self, token: int) -> bytes:
@@ -179,6 +182,50 @@ def test_a_missing_model_is_a_message(tmp_path: Any) -> None:
     assert result.exit_code == 2 and "config.json" in result.stderr
     result = generate("x", "--backend", "toaster")
     assert result.exit_code == 2 and "toaster" in result.stderr
+
+
+class Album:
+    """A reader of images that keeps the files it is given and makes nothing of them."""
+
+    spelling = "<i>"
+    config = SimpleNamespace(image_token_id=200)
+
+    def __init__(self) -> None:
+        self.given: list[list[bytes]] = []
+
+    def placeholders(self, ids: Any) -> int:
+        return 0
+
+    def read(self, data: Any, placeholders: int) -> FittedImages:
+        self.given.append(data["image_bytes"])
+        return FittedImages(())
+
+
+def test_images_stand_where_the_prompt_says_or_in_front(
+    made: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    album, build = Album(), llm_module.LLM
+
+    def with_album(*arguments: Any, **options: Any) -> LLM:
+        llm = build(*arguments, **options)
+        object.__setattr__(llm.engine.config, "images", album)  # frozen
+        return llm
+
+    monkeypatch.setattr(llm_module, "LLM", with_album)
+    for name in "ab":
+        (tmp_path / name).write_bytes(name.encode() * 3)
+    options = ["--max-tokens", "1", "--image", str(tmp_path / "a"), "--image", str(tmp_path / "b")]
+    assert "6 prompt tokens" in generate("x<i>yz<i>w", *options).stderr
+    assert "3 prompt tokens" in generate("x", *options).stderr
+    assert "2 prompt tokens" in generate("x<i>", *options).stderr, "one placeholder stays one"
+    assert album.given == [[b"aaa", b"bbb"]] * 3
+    assert "4 prompt tokens" in generate("x<i>", "--max-tokens", "1").stderr, "without images it is text"
+
+
+def test_an_image_that_cannot_be_read_is_a_message(made: list[dict[str, Any]], tmp_path: Path) -> None:
+    for file in (tmp_path / "none.png", tmp_path):
+        result = generate("x", "--image", str(file))
+        assert result.exit_code == 2 and f"--image: got '{file}'" in result.stderr and made == []
 
 
 def test_a_failed_request_is_reported(made: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:

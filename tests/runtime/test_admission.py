@@ -124,16 +124,6 @@ def test_arguments_of_other_engines_are_refused(option: Any) -> None:
         build_engine().add_request(None, 0, SamplingParams(), [1], **option)
 
 
-def test_images_are_refused_and_empty_image_lists_are_not() -> None:
-    engine = build_engine()
-    engine.add_request(None, 0, SamplingParams(), [1], {"image_bytes": [], "image_sizes": []})
-    with pytest.raises(NotSupportedError, match="image_bytes.*vision"):
-        engine.add_request(None, 1, SamplingParams(), [1], {"image_bytes": [b"x"], "image_sizes": [(1, 1)]})
-    for bad in ([b"x"], {"images": []}):
-        with pytest.raises(InvalidArgumentError, match="multi_modal_data"):
-            engine.add_request(None, 1, SamplingParams(), [1], bad)
-
-
 def test_stop_strings_need_a_tokenizer() -> None:
     with pytest.raises(InvalidArgumentError, match="stop.*no tokenizer"):
         build_engine(decoder=None).add_request(None, 0, SamplingParams(stop=["x"]), [1])

@@ -95,9 +95,9 @@ def test_mismatched_arguments_are_refused(make_engine: Any, arguments: dict[str,
     assert caught.value.parameter == name
 
 
-def test_images_are_refused_by_prompt(make_engine: Any) -> None:
+def test_images_are_refused_by_prompt_where_nothing_reads_them(make_engine: Any) -> None:
     images = [{"image_bytes": [], "image_sizes": []}, {"image_bytes": [b"x"], "image_sizes": [(1, 1)]}]
-    with pytest.raises(InvalidRequestsError, match="prompt 1: .*images come with the vision pipeline"):
+    with pytest.raises(InvalidRequestsError, match="prompt 1: .*image_bytes.*without an image reader"):
         build(make_engine).generate(["a", "b"], SEEDED, use_tqdm=False, multi_modal_data=images)
 
 

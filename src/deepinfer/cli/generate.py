@@ -68,6 +68,13 @@ PIPE_CLOSED = 141  # 128 + SIGPIPE
 @click.option(
     "--max-model-len", type=int, help="Longest prompt plus output, in tokens. Default: 4096 or the model's limit."
 )
+@click.option(
+    "--image",
+    "images",
+    multiple=True,
+    metavar="FILE",
+    help="PNG, JPEG, GIF or WebP file, once per <｜image｜> in PROMPT; in front of a PROMPT that has none. Repeatable.",
+)
 @click.option("--quiet", is_flag=True, help="No statistics on stderr.")
 @click.pass_context
 def command(
@@ -109,6 +116,7 @@ def _run(prompt: str, as_json: bool, quiet: bool, logprobs: int | None, options:
         top_logprobs=logprobs or 0,
     )
     text = _read_prompt(prompt)
+    images = [_read_image(file) for file in options["images"]]
     from ..runtime.llm import LLM
 
     started = time.monotonic()
@@ -120,7 +128,10 @@ def _run(prompt: str, as_json: bool, quiet: bool, logprobs: int | None, options:
         seed=None,  # without --seed every run draws its own
     ) as llm:
         stats = _Stats(time.monotonic() - started)
-        outputs = stats.watch(llm.stream(text, params))
+        reader = llm.engine.config.images
+        if images and reader is not None and reader.spelling not in text:
+            text = reader.spelling * len(images) + text
+        outputs = stats.watch(llm.stream(text, params, multi_modal_data={"image_bytes": images}))
         if as_json:
             _print_json(outputs)
         elif logprobs is not None:
@@ -148,6 +159,19 @@ def _read_prompt(prompt: str) -> str:
         return raw.decode("utf-8").removesuffix("\n")
     except UnicodeDecodeError as error:
         raise InvalidArgumentError("prompt", raw[error.start : error.end], "UTF-8 text on stdin") from None
+
+
+def _read_image(file: str) -> bytes:
+    """The bytes of an image, no more than one may have and one on top, which is then refused."""
+    from ..hal.errors import InvalidArgumentError
+    from ..model.vision import LIMITS
+
+    try:
+        with open(file, "rb") as stream:
+            return stream.read(LIMITS.max_bytes + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidArgumentError("--image", file, f"a file that can be read ({reason})") from None
 
 
 @dataclass

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from deepinfer.hal.errors import ImageError, InvalidArgumentError
 from deepinfer.model.vision.decode import BEHIND, LIMITS, ImageLimits, decode_image, fit_image, image_size
 from deepinfer.model.vision.resize import ResizePlan
+
+Image = pytest.importorskip("PIL.Image", reason="needs the images extra")
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 

@@ -19,6 +19,7 @@ from deepinfer.model.vision.resize import ResizePlan
 from deepinfer.model.vision.spans import image_rows
 from released import GOLDEN_CHECKPOINT
 
+pytest.importorskip("PIL", reason="needs the images extra")
 GOLDEN = GOLDEN_CHECKPOINT.parent
 VOCAB, PLACEHOLDER = 512, 500
 TYPES = {-2: 3, -3: 5, -4: 4}

@@ -16,6 +16,7 @@ import golden_adapter
 from deepinfer.model.vision import FittedImage, decode_image, fit_image, plan_resize, tower
 from released import GOLDEN_CHECKPOINT
 
+pytest.importorskip("PIL", reason="needs the images extra")
 GOLDEN = GOLDEN_CHECKPOINT.parent
 
 
