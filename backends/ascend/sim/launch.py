@@ -17,10 +17,9 @@ import torch
 from ....hal.errors import InvalidArgumentError
 from . import build, source
 from .errors import KernelFault
-from .schedule import KINDS, PIPES, Schedule
+from .schedule import CORES, KINDS, PIPES, Schedule
 
 MEMORIES = ("UB", "L1", "L0A", "L0B", "L0C")
-CORES = ("AIC", "AIV0", "AIV1")
 EAGER = Schedule()
 _NAME_BYTES = 64
 _ERROR_BYTES = 16384
@@ -76,7 +75,7 @@ class _Request(ctypes.Structure):  # Request of runtime/launch.h
         *[(name, ctypes.c_int32) for name in ("kind", "simt", "joint", "blocks")],
         *[
             (name, ctypes.c_int32)
-            for name in ("schedule", "pipe", "reverse_cores", "reverse_threads", "overlap", "relaxed", "trace")
+            for name in ("schedule", "pipe", "late", "reverse_cores", "reverse_threads", "overlap", "relaxed", "trace")
         ],
         ("seed", ctypes.c_uint64),
         ("seconds", ctypes.c_double),

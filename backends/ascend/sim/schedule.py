@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ....hal.errors import InvalidArgumentError
 
 PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
+CORES = ("AIC", "AIV0", "AIV1")
 KINDS = ("eager", "lazy", "last", "first", "random")
 
 
@@ -22,6 +23,7 @@ class Schedule:
             pipes in turn; "last" and "first" hold one pipe back or prefer it; "random" picks by `seed`.
         pipe: of "last" and "first".
         seed: of "random".
+        late: "AIC", "AIV0" or "AIV1": that core goes on only when no other can; "" for none.
         reverse_cores: cores and blocks get their turn in the opposite order.
         reverse_threads: the threads of a SIMT function go from the last to the first.
         overlap: copies of one pipe that stand next to each other may complete in another order.
@@ -30,6 +32,7 @@ class Schedule:
     kind: str = "eager"
     pipe: str = "S"
     seed: int = 0
+    late: str = ""
     reverse_cores: bool = False
     reverse_threads: bool = False
     overlap: bool = False
@@ -39,6 +42,8 @@ class Schedule:
             raise InvalidArgumentError("kind", self.kind, ", ".join(KINDS))
         if self.pipe not in PIPES:
             raise InvalidArgumentError("pipe", self.pipe, ", ".join(PIPES))
+        if self.late not in ("", *CORES):
+            raise InvalidArgumentError("late", self.late, ", ".join(CORES))
         if self.seed < 0:
             raise InvalidArgumentError("seed", self.seed, "0 or more")
 
@@ -49,7 +54,8 @@ class Schedule:
         if self.kind == "random":
             text += f":{self.seed}"
         marks = {"cores": self.reverse_cores, "threads": self.reverse_threads, "overlap": self.overlap}
-        return "+".join([text, *(name for name, on in marks.items() if on)])
+        late = [f"late-{self.late}"] if self.late else []
+        return "+".join([text, *late, *(name for name, on in marks.items() if on)])
 
 
 def parse(text: str) -> Schedule:
@@ -60,7 +66,11 @@ def parse(text: str) -> Schedule:
     """
     head, *marks = text.split("+")
     kind, _, detail = head.partition(":")
-    allowed = "eager, lazy, last:PIPE, first:PIPE, random:SEED, then any of +cores, +threads, +overlap"
+    allowed = "eager, lazy, last:PIPE, first:PIPE, random:SEED, then any of +late-CORE, +cores, +threads, +overlap"
+    late = [mark.removeprefix("late-") for mark in marks if mark.startswith("late-")]
+    marks = [mark for mark in marks if not mark.startswith("late-")]
+    if len(late) > 1 or not set(late) <= set(CORES):
+        raise InvalidArgumentError("schedule", text, allowed)
     if not set(marks) <= {"cores", "threads", "overlap"} or bool(detail) != (kind in ("last", "first", "random")):
         raise InvalidArgumentError("schedule", text, allowed)
     seed = 0
@@ -69,16 +79,17 @@ def parse(text: str) -> Schedule:
             raise InvalidArgumentError("schedule", text, allowed)
         seed = int(detail)
     pipe = detail if kind in ("last", "first") else "S"
-    return Schedule(kind, pipe, seed, "cores" in marks, "threads" in marks, "overlap" in marks)
+    return Schedule(kind, pipe, seed, "".join(late), "cores" in marks, "threads" in marks, "overlap" in marks)
 
 
 def deterministic() -> list[Schedule]:
-    """All that use no random numbers: 22 schedules."""
+    """All that use no random numbers."""
     pipes = PIPES[1:]
     found = [Schedule(), Schedule("lazy")]
     found += [Schedule("last", pipe) for pipe in pipes]
     found += [Schedule("first", pipe) for pipe in pipes]
     found += [Schedule(kind, reverse_cores=True, reverse_threads=True) for kind in ("eager", "lazy")]
+    found += [Schedule(kind, late=core) for core in CORES for kind in ("eager", "lazy")]
     found += [Schedule("lazy", overlap=True), Schedule("lazy", overlap=True, reverse_cores=True)]
     found += [Schedule("last", pipe, overlap=True, reverse_threads=True) for pipe in ("V", "M", "MTE2", "MTE3")]
     return found

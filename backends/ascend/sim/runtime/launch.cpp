@@ -170,6 +170,11 @@ std::string run_group(Request* q, Entry entry, void* const* arguments, Arena* ar
     if (q->kind != 1) add_core(w, block, 1, b, q->simt);
     if (q->kind == 2) add_core(w, block, 2, b, q->simt);
   }
+  for (Core* c : g.cores)
+    if (c->kind != g.schedule.late) {
+      g.turn = c->order;
+      break;
+    }
   std::vector<std::thread> running;
   for (Core* c : g.cores) running.emplace_back([&, c] { thread_of(w, c, entry, arguments); });
   for (auto& t : running) t.join();

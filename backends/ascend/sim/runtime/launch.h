@@ -16,7 +16,7 @@ struct ArgumentPart {  // of one kernel argument
 struct Request {
   char kernel[kNameBytes];
   int32_t kind, simt, joint, blocks;  // kind: 0 vector cores, 1 cube cores, 2 one cube and two vector cores per block
-  int32_t schedule, pipe, reverse_cores, reverse_threads, overlap, relaxed, trace;
+  int32_t schedule, pipe, late, reverse_cores, reverse_threads, overlap, relaxed, trace;
   uint64_t seed;
   double seconds;
   int32_t arguments, sites;

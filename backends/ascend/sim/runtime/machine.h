@@ -119,7 +119,7 @@ struct Block {
 
 struct Schedule {
   enum Kind { eager, lazy, last, first, random };
-  int kind = eager, pipe = 0;
+  int kind = eager, pipe = 0, late = -1;  // late: kind of core that gets its turn when no other can go on
   uint64_t seed = 0;
   bool reverse_cores = false, reverse_threads = false, overlap = false, relaxed = false;
 };

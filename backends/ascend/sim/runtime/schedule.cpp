@@ -161,7 +161,8 @@ std::string heads(Group* g) {
     const char* name = c->kind == 0 ? "AIC" : c->kind == 1 ? "AIV0" : "AIV1";
     if (!c->finished) {
       const char* state = c->scalar_done ? "at its end" : *c->waiting ? "waits for " : "runs";
-      snprintf(text, sizeof text, "  block %d %s program: %s%s\n", c->index, name, state, c->waiting);
+      const char* what = c->scalar_done ? "" : c->waiting;
+      snprintf(text, sizeof text, "  block %d %s program: %s%s\n", c->index, name, state, what);
       s += text;
     }
     for (int p = 1; p < kPipes; p++) {
@@ -179,17 +180,22 @@ std::string heads(Group* g) {
 void hand_over(Core* c, std::unique_lock<std::mutex>& lock) {
   Group* g = c->group;
   const int n = int(g->cores.size()), me = c->order;
-  int next = -1;
+  int next = -1, alive = 0;
+  for (Core* x : g->cores) alive += !x->finished;
+  // A late core stays behind as long as others get on.
+  auto waits = [&](const Core* x) { return x->finished || (x->kind == g->schedule.late && g->stuck < 2 * alive); };
   if (g->schedule.kind == Schedule::random) {
     std::vector<int> others;
     for (int i = 0; i < n; i++)
-      if (i != me && !g->cores[i]->finished) others.push_back(i);
+      if (i != me && !waits(g->cores[i])) others.push_back(i);
     if (!others.empty()) next = others[g->rng() % others.size()];
   } else {
     const int by = g->schedule.reverse_cores ? n - 1 : 1;
     for (int k = 1; k < n && next < 0; k++)
-      if (!g->cores[(me + k * by) % n]->finished) next = (me + k * by) % n;
+      if (!waits(g->cores[(me + k * by) % n])) next = (me + k * by) % n;
   }
+  for (int i = 0; i < n && next < 0; i++)  // only late ones are left beside this one
+    if (i != me && !g->cores[i]->finished && (c->finished || g->stuck >= alive)) next = i;
   if (next < 0) {
     if (c->finished) {
       g->turn = -1;
@@ -216,7 +222,7 @@ bool pump(Core* c) {
   }
   int alive = 0;
   for (Core* x : g->cores) alive += !x->finished;
-  const int patience = g->schedule.kind == Schedule::random ? 40 * alive + 400 : 3 * alive + 8;
+  const int patience = g->schedule.kind == Schedule::random ? 40 * alive + 400 : 6 * alive + 16;
   if (++g->stuck > patience) {
     g->error = std::string("kernel ") + g->kernel + ": deadlock, nothing can run\n" + heads(g);
     g->abort = true;
