@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -54,6 +57,12 @@ def test_names(wheel: ModuleType) -> None:
     assert all(hasattr(compat, name) for name in compat.__all__)
 
 
+def test_it_loads_neither_torch_nor_what_images_need() -> None:
+    code = "import sys, deepinfer.recipe.compat; print([m for m in ('torch', 'PIL', 'httpx') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_the_original_is_the_one_that_ours_is_held_against(wheel: ModuleType) -> None:
     assert wheel.__version__ == "0.2.0"
 
@@ -65,7 +74,9 @@ def test_signatures_and_members(stub: ast.Module) -> None:
             continue
         ours = getattr(compat, node.name)
         bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
-        assert all(issubclass(ours, getattr(compat, base, None) or __builtins__[base]) for base in bases), node.name
+        assert all(issubclass(ours, getattr(compat, base, None) or getattr(builtins, base)) for base in bases), (
+            node.name
+        )
         for item in node.body:
             where = f"{node.name}.{getattr(item, 'name', '')}"
             if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):

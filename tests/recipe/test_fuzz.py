@@ -26,7 +26,7 @@ def pair() -> Pair:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_slice(kind: str, pair: Pair) -> None:
-    counts = {"conversations": 400, "requests": 150, "streams": 250}
+    counts = {"conversations": 250, "requests": 120, "streams": 150}
     ((fuzz, count),) = kinds_of(*(counts[name] if name == kind else 0 for name in KINDS))
     fuzz.run(range(7_000_000, 7_000_000 + count), pair)
     assert not fuzz.failures

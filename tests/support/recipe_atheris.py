@@ -28,6 +28,9 @@ with atheris.instrument_imports(include=["deepinfer.recipe"]):
     from deepinfer.recipe.stream.usage import NO_PROMPT_USAGE
     from deepinfer.recipe.versions import model_versions
 
+    # What is found by listing a package has to be imported here, or it would not be followed.
+    FOUND = (protocols(), event_sides(), model_versions())
+
 BODY = {
     "chat": '{"model":"DeepSeek-V4.1-Flash","messages":[{"role":"user","content":"q"}]}',
     "responses": '{"model":"DeepSeek-V4.1-Flash","input":"q"}',
