@@ -16,6 +16,7 @@ TIERS: tuple[Tier, ...] = ("quick", "full", "deep")
 UNAVAILABLE = "unavailable"
 UNSUPPORTED = "declared unsupported"
 SKIPS = (UNAVAILABLE, UNSUPPORTED)
+_TORCH = Path(torch.__file__).parent
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,13 @@ class Finding:
 
 
 def raised(error: BaseException, about: str = "") -> Finding:
-    """The finding that an exception is: its class, its words, and the line that raised it; `about` comes first."""
-    frames = traceback.extract_tb(error.__traceback__)
+    """The finding that an exception is: its class, its words, and the line, outside torch, that led to it.
+
+    Args:
+        about: comes first.
+    """
+    found = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in found if not Path(frame.filename).is_relative_to(_TORCH)] or list(found)
     where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno}, in {frames[-1].name})" if frames else ""
     return Finding("error", f"{about}{type(error).__name__}: {error}{where}")
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
+from deepinfer.conformance.case import raised
 from deepinfer.conformance.compare.accumulated import compare_accumulated
 from deepinfer.conformance.compare.decided_choices import compare_choices
 from deepinfer.conformance.compare.decided_codes import compare_codes
@@ -181,6 +184,12 @@ def test_decided_choices(ids: list[int], says: str) -> None:
 def test_reports_add_up() -> None:
     total = Report(worst=0.5) + Report() + Report(worst=0.75)
     assert total == Report(worst=0.75) and Report() + Report() == Report()
+
+
+def test_an_exception_is_placed_at_the_line_outside_torch() -> None:
+    with pytest.raises(AttributeError) as error:
+        torch.no_such_name  # noqa: B018
+    assert re.search(r"'no_such_name' \(test_compare\.py:\d+, in test_an_exception", str(raised(error.value)))
 
 
 def test_index_of() -> None:
