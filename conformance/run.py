@@ -139,20 +139,14 @@ def survey(planned: Plan) -> Set:
                 "case", name, f"an id that --list prints{', such as ' * bool(close)}{', '.join(close)}"
             )
     wanted: set[str] = set()
-    missing: list[str] = []
     suites = {s.name for s in planned.suites}
     for need in required.requirements(planned.tier, planned.ops, calls.samples):
         if need.suite not in suites:
             continue
-        prefix = f"{need.suite}/{need.op}/"
-        labels = need.labels
-        found = [i for i in ids if i.startswith(prefix)] if labels is None else [prefix + label for label in labels]
-        wanted.update(found)
-        if labels is None and not found:
-            missing.append(f"{prefix}*")
+        wanted.update(f"{need.suite}/{need.op}/{label}" for label in need.labels)
     if planned.names:
         return Set(ids, frozenset(wanted & set(ids)))
-    missing += sorted(wanted - set(ids))
+    missing = sorted(wanted - set(ids))
     if not ids and not missing:
         names = ", ".join(s.name for s in planned.ops)
         raise InvalidArgumentError("only", ", ".join(sorted(suites)), f"a suite that has cases for {names}")

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from .chosen import DRAWS, FAULTS, MISUSES, in_rows, repeated
 from .rows import POOLS, ROWS, Rows, named, row_args
 from .shapes import SHAPES, load_shapes
 from .spec import SPECS, OpSpec, Sample, TensorArg
@@ -61,12 +62,12 @@ class Requirement:
 
     Attributes:
         suite, op: whose cases; of the suite `model` the preset.
-        labels: those cases; None for all that the suite has for the op, at least one.
+        labels: those cases.
     """
 
     suite: str
     op: str
-    labels: tuple[str, ...] | None = None
+    labels: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -83,25 +84,27 @@ class Call:
 
 
 def requirements(
-    tier: Tier, ops: Sequence[OpSpec], samples: Callable[[OpSpec], Iterable[Sample]]
+    tier: Tier, ops: Sequence[OpSpec], samples: Callable[[OpSpec, int], Iterable[Sample]]
 ) -> Iterator[Requirement]:
     """The required set of a tier over some ops.
 
     Args:
-        samples: samples of an op on the CPU, weights in the contract's layout.
+        samples: samples of an op on the CPU, weights in the contract's layout, for a seed.
     """
     load_shapes()
     for spec in ops:
-        labels = [call.label for call in calls(spec, tier, samples(spec))]
+        made = list(samples(spec, 0))
+        labels = [call.label for call in calls(spec, tier, made)]
         if spec.name in SHAPES:
             labels.append(SHAPES_LABEL)
         yield Requirement("ops", spec.name, tuple(labels))
-    for spec in ops:
-        if isinstance(ROWS.get(spec.name), Rows):
-            yield Requirement("invariance", spec.name)
-    for suite in ("determinism", "faults"):
-        for spec in ops:
-            yield Requirement(suite, spec.name)
+        rows = ROWS.get(spec.name)
+        if isinstance(rows, Rows):
+            draws = ((n, samples(spec, n) if n else made) for n in range(DRAWS[tier]))
+            found = (sample.label for n, drawn in draws for sample in in_rows(spec, rows, tier, drawn, n))
+            yield Requirement("invariance", spec.name, tuple(found))
+        yield Requirement("determinism", spec.name, tuple(s.label for s in repeated(tier, made)))
+        yield Requirement("faults", spec.name, (*FAULTS, *MISUSES.get(spec.name, ())))
     whole = {spec.name for spec in ops} >= set(SPECS)
     for preset in MODELS[tier]:
         yield Requirement("model", preset, LEVELS if whole else LEVELS[:1])

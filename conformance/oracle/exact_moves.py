@@ -44,7 +44,8 @@ def record(page: Bytes, slot: int, entries: int, channels: int, name: str) -> By
 
 def values(record: Bytes, name: str) -> Floats:
     """Channels of one record; power-of-two scales have a NaN."""
-    layout, found = LAYOUTS[name], decode(record[None], name)[0]
+    layout = LAYOUTS[name]
+    found: Floats = decode(record[None], name)[0]
     if layout.scale == "e8m0":
         found[np.repeat(record[-layout.scale_bytes(len(found)) :] == 255, layout.group)] = np.nan
     return found

@@ -16,8 +16,9 @@ from torch import Tensor
 from ...hal.catalog import CATALOG
 from ...hal.device import Device
 from ...hal.graph import Graphs
+from ...ops.chosen import repeated
 from ...ops.rows import named, restride, written
-from ...ops.spec import OpSpec, Sample
+from ...ops.spec import OpSpec
 from ..calls import Unsupported, call, difference, kernel_of, samples, to_target
 from ..case import Case, Finding, Outcome, Target, Tier
 from ..registry import suite
@@ -32,28 +33,10 @@ THREADS: dict[Tier, tuple[int, ...]] = {"quick": (2,), "full": (1, 2, 3), "deep"
 def cases(tier: Tier, ops: Sequence[OpSpec]) -> Iterator[Case]:
     """A case per op and sample that has an element; `quick` takes the two largest small ones and one at real widths."""
     for spec in ops:
-        for sample in _chosen(spec, tier):
+        for sample in repeated(tier, samples(spec)):
             brief = tier == "quick" and sample.label.startswith("real")
             run = partial(judge_repeats, spec, sample.args, tier, brief)
             yield Case("determinism", spec.name, sample.label, run)
-
-
-def _chosen(spec: OpSpec, tier: Tier) -> Iterator[Sample]:
-    small: list[Sample] = []
-    for sample in samples(spec):
-        real = sample.label.startswith("real")
-        if tier != "quick":
-            yield sample
-        elif not real:
-            small.append(sample)
-        else:
-            yield sample
-            break
-    yield from sorted(small, key=lambda s: -_size(s))[:2]
-
-
-def _size(sample: Sample) -> int:
-    return sum(value.numel() for value in sample.args if isinstance(value, Tensor))
 
 
 def judge_repeats(spec: OpSpec, sample: tuple[Any, ...], tier: Tier, brief: bool, target: Target) -> Outcome:

@@ -14,18 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...ops.chosen import DRAWS, in_rows
 from ...ops.rows import POOLS, ROWS, Rows, move_pool, named, ordered, owned, restride, row_args, written
-from ...ops.spec import OpSpec, Sample
+from ...ops.spec import OpSpec
 from ..calls import Unsupported, call, difference, samples, to_target
 from ..case import Case, Finding, Outcome, Target, Tier
 from ..forms import Trial, trials
 from ..registry import suite
 from ..views import misaligned
-
-MODEST = 100
-"""Rows of the samples that `quick` takes, at most."""
-FORMS = 6
-"""Forms of call that `quick` takes: with and without optional arguments, other widths of a window or a list."""
 
 
 @suite("invariance", about="a row's bits do not depend on its batch, place, neighbours, padding, chunks or addresses")
@@ -36,38 +32,16 @@ def cases(tier: Tier, ops: Sequence[OpSpec]) -> Iterator[Case]:
         if rows is None:
             yield Case("invariance", spec.name, "rows", _unknown)
         if isinstance(rows, Rows):
-            for sample in _chosen(spec, rows, tier):
-                run = partial(judge_rows, spec, rows, sample.args, tier != "quick")
-                yield Case("invariance", spec.name, sample.label, run)
+            for draw in range(DRAWS[tier]):
+                for sample in in_rows(spec, rows, tier, samples(spec, draw), draw):
+                    run = partial(judge_rows, spec, rows, sample.args, tier != "quick")
+                    yield Case("invariance", spec.name, sample.label, run)
 
 
 def _unknown(target: Target) -> Outcome:
     return Outcome(
         (Finding("rows", "ops/rows.py has no entry of the op: how its rows stand alone, or why they do not"),)
     )
-
-
-def _chosen(spec: OpSpec, rows: Rows, tier: Tier) -> Iterator[Sample]:
-    """Samples with two rows and more; `quick` takes a modest one per form of call, and one at real widths."""
-    for seed in range(3 if tier == "deep" else 1):
-        found = (s for s in samples(spec, seed) if rows.count(spec, s.args) > 1)
-        if tier != "quick":
-            yield from (Sample(f"{s.label}, draw {seed}", s.args) if seed else s for s in found)
-            continue
-        modest: dict[Any, Sample] = {}
-        for sample in found:
-            if sample.label.startswith("real"):
-                yield sample
-                break
-            count, form = rows.count(spec, sample.args), _form(sample)
-            if count <= MODEST and (form not in modest or count > rows.count(spec, modest[form].args)):
-                modest[form] = sample
-        yield from sorted(modest.values(), key=lambda s: -rows.count(spec, s.args))[:FORMS]
-
-
-def _form(sample: Sample) -> tuple[Any, ...]:
-    """Which arguments are there, and the scalars that select a path through a kernel."""
-    return tuple(v if isinstance(v, int | str) else v is None for v in sample.args)
 
 
 def judge_rows(spec: OpSpec, rows: Rows, sample: tuple[Any, ...], thorough: bool, target: Target) -> Outcome:

@@ -164,6 +164,15 @@ def test_a_suite_that_lost_its_cases_fails(monkeypatch: pytest.MonkeyPatch) -> N
     assert case(verdict, "ops/*/cases").outcome.findings[0].message.startswith("making cases: ValueError: broken (")
 
 
+@pytest.mark.parametrize("suite", ["determinism", "faults", "invariance"])
+def test_a_suite_that_lost_one_case_fails(suite: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run.load_suites()[suite]
+    monkeypatch.setitem(SUITES, suite, Suite(suite, "", lambda tier, ops: iter([*whole.cases(tier, ops)][1:])))
+    found = run.survey(run.plan(Request("reference", ops=("rms_norm",), only=(suite,))))
+    (lost,) = found.missing
+    assert lost.startswith(f"{suite}/rms_norm/") and lost not in found.ids
+
+
 def test_wrappers_over_torch_are_named(mutant: pytest.MonkeyPatch) -> None:
     run.run(Request("mutant", cases=("ops/rms_norm/1 rows",)))
     assert run.wrappers("mutant") == []

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 import deepinfer.ops  # noqa: F401 - defines the specs
+from deepinfer.conformance import misuse, run
 from deepinfer.conformance.calls import samples
+from deepinfer.conformance.refusals import kinds
 from deepinfer.conformance.registry import load_suites
 from deepinfer.hal.catalog import CATALOG
+from deepinfer.ops.chosen import FAULTS, MISUSES
 from deepinfer.ops.required import (
     LEVELS,
     MODELS,
@@ -64,7 +67,25 @@ def test_the_set_names_every_suite_and_every_op() -> None:
     assert {suite for suite, _ in found} == set(load_suites())
     assert SHAPES_LABEL in (found["ops", "rms_norm"] or ())
     assert ("invariance", "rms_norm") in found and ("invariance", "moe_pack") not in found
+    assert found["faults", "rms_norm"] == FAULTS and {"37 rows", "real width"} <= set(found["determinism", "rms_norm"])
     assert found["model", "tiny"] == LEVELS[:1]
     whole = {(r.suite, r.op): r.labels for r in requirements("quick", list(SPECS.values()), samples)}
     assert whole["model", "tiny"] == LEVELS and MODELS["quick"] == ("tiny",)
     assert {op for suite, op in whole if suite == "invariance"} == {n for n in SPECS if isinstance(ROWS.get(n), Rows)}
+
+
+def test_the_faults_that_are_required_are_those_there_are() -> None:
+    assert FAULTS == tuple(kinds())
+    assert {op: tuple(m.about for m in made) for op, made in misuse.MISUSES.items()} == MISUSES
+
+
+@pytest.mark.parametrize("tier", ["quick", "full", "deep"])
+def test_every_case_is_required_and_every_requirement_is_a_case(tier: run.Tier) -> None:
+    names = ("rms_norm", "sparse_attention", "moe_pack")
+    found = run.survey(run.plan(run.Request("reference", tier=tier, ops=names)))
+    assert not found.missing and found.required == set(found.ids) and len(set(found.ids)) == len(found.ids)
+
+
+def test_every_op_has_cases_in_every_suite_that_asks_for_it() -> None:
+    needs = list(requirements("quick", list(SPECS.values()), samples))
+    assert all(need.labels for need in needs), [n for n in needs if not n.labels]
