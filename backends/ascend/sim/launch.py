@@ -204,11 +204,9 @@ class Kernel:
         request.kernel = self.signature.name.encode()[: _NAME_BYTES - 1]
         request.kind = source.KINDS.index(self.signature.kind)
         request.simt, request.joint, request.blocks = self.signature.simt, self.signature.joint, self.blocks
-        request.schedule, request.pipe, request.seed = (
-            KINDS.index(schedule.kind),
-            PIPES.index(schedule.pipe),
-            schedule.seed,
-        )
+        request.schedule, request.pipe = KINDS.index(schedule.kind), PIPES.index(schedule.pipe)
+        request.late = CORES.index(schedule.late) if schedule.late else -1
+        request.seed = schedule.seed
         request.reverse_cores, request.reverse_threads = schedule.reverse_cores, schedule.reverse_threads
         request.overlap, request.relaxed, request.trace, request.seconds = schedule.overlap, relaxed, trace, seconds
         request.arguments, request.argument = len(parts), parts

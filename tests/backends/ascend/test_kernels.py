@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ascend_samples
 import pytest
 import torch
-from ascend import needs_tilelang, text
 
+import ascend_samples
+from ascend import needs_tilelang, text
 from deepinfer.backends.ascend.sample import differing, run
 from deepinfer.backends.ascend.sim import Kernel, KernelFault, Schedule, schedules
 

@@ -155,8 +155,14 @@ void collect(Request* q, Core* c) {
 std::string run_group(Request* q, Entry entry, void* const* arguments, Arena* arena, int first, int count) {
   World w;
   Group& g = w.group;
-  g.schedule = {q->schedule,     q->pipe,        q->seed, q->reverse_cores != 0, q->reverse_threads != 0,
-                q->overlap != 0, q->relaxed != 0};
+  g.schedule.kind = q->schedule;
+  g.schedule.pipe = q->pipe;
+  g.schedule.late = q->late;
+  g.schedule.seed = q->seed;
+  g.schedule.reverse_cores = q->reverse_cores != 0;
+  g.schedule.reverse_threads = q->reverse_threads != 0;
+  g.schedule.overlap = q->overlap != 0;
+  g.schedule.relaxed = q->relaxed != 0;
   g.rng.seed(q->seed * 7919 + uint64_t(first));
   g.kernel = q->kernel;
   g.arena = arena;
