@@ -168,7 +168,7 @@ SCHEDULES = {
 }
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "odd chunks")) for n in SCHEDULES])
 def test_chunks_change_nothing(model: Model, tokens: list[int], alone: dict[str, Any], name: str) -> None:
     mode, chunks = SCHEDULES[name]
     driver = Truncating(model, mode, poison=0x7F)
@@ -177,7 +177,7 @@ def test_chunks_change_nothing(model: Model, tokens: list[int], alone: dict[str,
     assert_same(visible_bytes(driver, track, PROMPT - KEEP), alone["mask"][1])
 
 
-@pytest.mark.parametrize("mode", ["mask", "compact"])
+@pytest.mark.parametrize("mode", [pytest.param("mask", marks=pytest.mark.slow), "compact"])
 def test_neighbours_and_padding_change_nothing(
     model: Model, tokens: list[int], alone: dict[str, Any], mode: str
 ) -> None:
@@ -424,9 +424,9 @@ def test_models_that_need_the_dropped_rows_refuse_compact_only(
     refusal = model.topology.compact_refusal
     assert refusal is not None
     driver = Truncating(model, "mask")
-    assert driver.run(tokens[:PROMPT]).logits
+    assert driver.run(tokens[:60]).logits
     with pytest.raises(NotSupportedError, match=next(iter(changes))):
-        Truncating(model, "compact").run(tokens[:PROMPT])
+        Truncating(model, "compact").run(tokens[:20])
     Truncation("mask", KEEP).check(model.cache_layout.ring_slots, model.topology)
     with pytest.raises(NotSupportedError, match=f"M=compact.*{next(iter(changes))}.*use mask or off"):
         Truncation("compact", KEEP).check(model.cache_layout.ring_slots, model.topology, mode="M")
