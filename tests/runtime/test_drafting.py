@@ -16,7 +16,7 @@ from deepinfer.runtime.engine import LLMEngine
 from deepinfer.runtime.params import SamplingParams
 from deepinfer.runtime.request import Proposal
 from deepinfer.runtime.sampler import SamplerConfig
-from distributions import assert_distribution
+from distributions import assert_distribution, probabilities
 from engines import FREE, Faulty, alone, build_engine, drain, tokens
 from model_engines import model_engine, say
 
@@ -198,18 +198,25 @@ FILTERS = tuple(product((0.7, 1.4), (0, 3), (1.0, 0.8), (0.0, 0.15)))
 VOCAB, LENGTH, DRAWS = 5, 4, 1024
 
 
-def draws(filters: tuple[float, int, float, float], shared: bool = False, **more: Any) -> torch.Tensor:
-    """Texts of LENGTH tokens as numbers to base VOCAB: the first token is drawn, the next ones verify two drafts."""
+MODEL = BigramModel.random(VOCAB, 3, likeness=0.3)
+STRANGER = BigramModel.random(VOCAB, 3, likeness=0.0)
+
+
+def draws(
+    filters: tuple[float, int, float, float], model: BigramModel = MODEL, seed: int = 77, **more: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Texts of LENGTH tokens as numbers to base VOCAB, and how many drafts of each were accepted when its second token
+    was drawn: the first is drawn without drafts, and behind it two are verified.
+    """
     temperature, top_k, top_p, min_p = filters
     how = SamplingParams(
-        temperature=temperature, top_k=top_k or -1, top_p=top_p, min_p=min_p, max_tokens=LENGTH, n=DRAWS, seq_seed=77,
+        temperature=temperature, top_k=top_k or -1, top_p=top_p, min_p=min_p, max_tokens=LENGTH, n=DRAWS, seq_seed=seed,
         ignore_eos=True, **more,
     )  # fmt: skip
-    made = model_engine(BigramModel.random(VOCAB, 3), 5, requests=DRAWS, shared=shared)
-    found = say(made, [([2, 3], how)])
-    assert 0.2 < made.stats.accepted / made.stats.verified < 0.9
+    found = say(model_engine(model, 5, requests=DRAWS), [([2, 3], how)])
     digits = torch.tensor([tokens(outputs) for outputs in found])
-    return (digits * VOCAB ** torch.arange(LENGTH).flip(0)).sum(1)
+    accepted = torch.tensor([next(o.accepted for o in outputs if o.verified == 2) for outputs in found])
+    return (digits * VOCAB ** torch.arange(LENGTH).flip(0)).sum(1), accepted
 
 
 def check_texts(texts: torch.Tensor, p: np.ndarray) -> None:
@@ -224,14 +231,39 @@ def check_texts(texts: torch.Tensor, p: np.ndarray) -> None:
 
 @pytest.mark.parametrize("filters", FILTERS, ids=str)
 def test_texts_have_the_targets_distribution(filters: tuple[float, int, float, float]) -> None:
-    check_texts(draws(filters), text_probabilities(BigramModel.random(VOCAB, 3), [2, 3], LENGTH, filters))
+    texts, accepted = draws(filters)
+    check_texts(texts, text_probabilities(MODEL, [2, 3], LENGTH, filters))
+    target, drafter = (
+        np.stack([probabilities(table[token].numpy(), *filters) for token in range(VOCAB)])
+        for table in (MODEL.target, MODEL.drafter)
+    )
+    rate = float((target[3] * np.minimum(target, drafter).sum(1)).sum())  # of the first draft
+    assert abs((accepted > 0).double().mean() - rate) < 5 * np.sqrt(rate * (1 - rate) / DRAWS) + 1e-3
+
+
+def test_rows_of_a_step_draw_independently() -> None:
+    """A drafter that knows nothing, and more draws: numbers that rows share would show."""
+    filters = (1.4, 0, 1.0, 0.0)
+    texts = torch.cat([draws(filters, STRANGER, seed=DRAWS * part)[0] for part in range(3)])
+    check_texts(texts, text_probabilities(STRANGER, [2, 3], LENGTH, filters))
 
 
 def test_penalties_count_the_drafts_before_a_row() -> None:
     filters, penalties = (1.0, 0, 1.0, 0.0), (1.6, 0.7, 0.9)
     repetition, frequency, presence = penalties
-    texts = draws(filters, repetition_penalty=repetition, frequency_penalty=frequency, presence_penalty=presence)
-    check_texts(texts, text_probabilities(BigramModel.random(VOCAB, 3), [2, 3], LENGTH, filters, penalties))
+    texts, _ = draws(filters, repetition_penalty=repetition, frequency_penalty=frequency, presence_penalty=presence)
+    check_texts(texts, text_probabilities(MODEL, [2, 3], LENGTH, filters, penalties))
+
+
+def test_the_drafter_shares_the_targets_noise() -> None:
+    """Otherwise about one draft in thirty were the target's own draw."""
+    model = BigramModel.random(29, 4, likeness=0.85)
+    made = model_engine(model, 5, shared=True)
+    say(
+        made,
+        [([2, 3 + j], SamplingParams(temperature=0.9, max_tokens=40, ignore_eos=True, seq_seed=j)) for j in (0, 1)],
+    )
+    assert made.stats.accepted > 0.4 * made.stats.verified
 
 
 KINDS: list[dict[str, Any]] = [
@@ -256,7 +288,7 @@ def told(outputs: Sequence[Any]) -> list[Any]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("temperature", "n"), [*((0, n) for n in range(1, 6)), (0.9, 2), (0.9, 5)])
+@pytest.mark.parametrize(("temperature", "n"), [(0, 1), (0, 4), (0, 5), (0.9, 2), (0.9, 5)])
 def test_invariant_text_is_that_of_plain_decoding(temperature: float, n: int) -> None:
     """At temperature 0 in either mode, above it in drafter-invariant mode; whatever else a request asks for."""
     model = BigramModel.random(29, 4, likeness=0.85)

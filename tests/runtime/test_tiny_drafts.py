@@ -84,5 +84,5 @@ def test_injected_drafts_leave_the_caches_of_plain_decoding(model: Model) -> Non
 
 @pytest.mark.slow
 def test_injected_drafts_and_preemption(model: Model) -> None:
-    counts = compare(model, prompts_of(8, 2), 24, 4, pages=9)
-    assert set(counts) == set(range(6)), counts
+    counts = compare(model, [[0, *range(3, n)] for n in (125, 60, 123)], 14, 4, pages=4)
+    assert sum(counts.values()) > 5
