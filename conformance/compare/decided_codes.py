@@ -17,6 +17,8 @@ from .report import Report, index_of, share_text, worst_of
 
 GRIDS = {8: E4M3[:127], 4: E2M1[:8]}
 """Ascending magnitudes that a code of so many bits stands for."""
+LOST = {8: 0x7F, 4: 0}
+"""The code of every channel of a group that is lost to NaN or infinity; its scale is NaN."""
 SCALE_FLOOR = {"fp8_32": float(np.float32(1e-4)), "fp4_32_index": 6 * 2.0**-126, "fp4_16": 6 * 2.0**-9}
 
 
@@ -38,6 +40,11 @@ def compare_codes(name: str, oracle: Codes, record: Tensor) -> Report:
     nan_scale = scale == (255 if e8m0 else 0x7F)
     if (wrong := nan_scale != lost).any():
         return Report((_scale_finding(name, "nonfinite", wrong, scale, "NaN", lost),))
+    if (wrong := lost.unsqueeze(-1) & (negative | (code != LOST[layout.bits]))).any():
+        at = worst_of(wrong)
+        got = f"code {int(code.flatten()[at]):#x}" + ", negative" * bool(negative.flatten()[at])
+        text = f"{name}: code{index_of(at, wrong.shape)}: got {got}, must be {LOST[layout.bits]:#x} under a NaN scale"
+        return Report((Finding("nonfinite", text),))
     fine = ~lost & ~nan_scale
     if (wrong := fine.unsqueeze(-1) & (code >= len(grid))).any():
         at = worst_of(wrong)

@@ -154,6 +154,16 @@ def test_decided_codes() -> None:
     assert only(compare_codes("kv", oracle, wrong)) == ("nonfinite", "kv: code[0, 0, 7] is NaN, the oracle is not")
 
 
+def test_a_lost_group_has_one_code_throughout() -> None:
+    oracle, record = codes()
+    oracle.value[0, 3] = NAN
+    record[0, 32], record[0, :32] = 255, 0x7F
+    assert not compare_codes("kv", oracle, record).findings
+    record[0, 9] = 0x45
+    says = "kv: code[0, 0, 9]: got code 0x45, must be 0x7f under a NaN scale"
+    assert only(compare_codes("kv", oracle, record)) == ("nonfinite", says)
+
+
 def test_decided_codes_near_a_border_may_be_either() -> None:
     oracle, record = codes(3.125 * (1 + 2.0**-10))  # between 3 and 3.25, nearer to the upper by less than the limit
     for code in (0x44, 0x45):
