@@ -137,8 +137,10 @@ def correct_q(rng: Rng, device: torch.device) -> Iterator[Sample]:
     ties = [[0.5, 0.5, 0.5], [0.5, 0.5, 1.0], [0.25, 1.0, 0.0]]
     for total in (3, 4, 6, 9, 12):
         yield sample(f"ties, {total} rows", ties, [2, 0, 1], total)
-    odd = [[np.nan, 0.9], [-0.0, 1.0], [np.inf, 0.5], [-1.0, 2.0]]
-    yield sample("NaN, infinite, negative and large confidences", odd, [0, -1, 1, 2, 3], 9)
+    odd = [[np.nan, 0.9], [-0.0, 1.0], [np.inf, 0.5], [-1.0, 2.0], [1.0, 0.6]]
+    for total in range(7, 15):  # a cut at every rank that a number taken as it is would change
+        label = f"NaN, infinite, negative and large confidences, {total} rows"
+        yield sample(label, odd, [0, -1, 1, 2, 3, 4], total)
     for count in (37, 261):
         drawn = rng.random((count + 5, BLOCK)).round(1)
         remap = rng.permutation(count + 5)[:count]

@@ -200,6 +200,9 @@ def hc_coefficients(rng: Rng, device: torch.device) -> Iterator[Sample]:
     x = normal(rng, device, 4, 2, 33)
     x[0], x[1, 1, 3], x[2] = 0.0, torch.nan, x[2] * 1e-15
     yield Sample("zero, NaN and tiny rows; two streams", (x, *parameters(2, 33), EPS, HC_EPS, 1))
+    fn, base, scale = known
+    steep = torch.where(torch.arange(len(base), device=device) % 3 == 0, 95.0, -95.0)  # exponentials past the range
+    yield Sample("steep", (normal(rng, device, 5, 4, 64), fn, base + steep, scale, EPS, HC_EPS, SINKHORN))
     yield Sample("real width", (normal(rng, device, 37, 4, 5120), *parameters(4, 5120), EPS, HC_EPS, SINKHORN))
 
 

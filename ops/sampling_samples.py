@@ -118,6 +118,7 @@ def sample_filter(rng: np.random.Generator, device: torch.device) -> Iterator[Sa
         k = rng.choice([-1, 0, 1, 2, 20, width, 2**31 - 1], rows).astype(np.int32)
         p = rng.choice([0, 1, FIXED_ONE // 2, int(FIXED_ONE * 0.95), FIXED_ONE], rows).astype(np.int64)
         m = rng.choice([0, 1, FIXED_ONE // 50, FIXED_ONE], rows).astype(np.int64)
+        z[2:3], p[2:3], k[2:3], m[2:3] = 0.0, FIXED_ONE // 2, 0, 0  # the share is met exactly where the width is even
         for name, filters in (
             ("unfiltered", (None, None, None, 0)), ("top-k", (k, None, None, 0)), ("top-p", (None, p, None, 0)),
             ("min-p", (None, None, m, 0)), ("all", (k, p, m, 0)), ("forced top-k", (k, p, m, max(1, width // 8))),
@@ -134,6 +135,14 @@ def sample_draw(rng: np.random.Generator, device: torch.device) -> Iterator[Samp
         positions = rng.integers(0, 2**40, rows, dtype=np.int64)
         edges = (threshold, last_id, count, max_id)
         yield Sample(label, _send(device, z, inverse, *edges, seeds, positions, purpose % 4))
+    # Every kept score is -infinity: products past the range, and a greedy row of negative logits.
+    z = np.full((3, 9), -3e38, np.float32)
+    z[:2, 0], z[2] = -np.inf, [-9, -8, -7, -1, -2, -3, -4, -5, -6]
+    inverse = np.array([5, 5, np.inf], np.float32)
+    threshold, last_id = np.array([-np.inf, -np.inf, -1], np.float32), np.array([-1, -1, 3], np.int32)
+    edges = (threshold, last_id, np.array([8, 8, 1], np.int32), np.array([1, 1, 3], np.int32))
+    zeros = np.zeros(3, np.int64)
+    yield Sample("scores of -infinity", _send(device, z, inverse, *edges, zeros, zeros, 0))
 
 
 def token_logprobs(rng: np.random.Generator, device: torch.device) -> Iterator[Sample]:

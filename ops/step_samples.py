@@ -52,6 +52,7 @@ def step_tokens(rng: Rng, device: torch.device) -> Iterator[Sample]:
         ("padding rows only", [], 5, 4, 3, 100),
         ("first tokens", [(0, 1), (0, 2), (1, 2)], 2, 3, 1, 100),
         ("no drafts, no n-grams", [(0, 9), (5, 6)], 0, 1, 2, 100),
+        ("few draft rows", [(200, 206), (1, 3), (64, 70), (2, 3)], 5, 4, 1, 100),
         ("chunks and draft rows", [(0, 7), (200, 206), (3, 90), (1, 3), (64, 70)], 5, 4, 3, 100),
         ("around the start", decode, 5, 4, 0, 100),
         ("many rows", many, 5, 4, 2, 100),
@@ -59,8 +60,8 @@ def step_tokens(rng: Rng, device: torch.device) -> Iterator[Sample]:
     ):
         args = token_args(rng, device, spans, n, size, padding, vocab)
         yield Sample(label, args)
-        if label == "chunks and draft rows":
-            yield Sample("histories that end early", (*args[:8], args[8][:, :3].contiguous(), *args[9:]))
+        if label in ("few draft rows", "chunks and draft rows"):
+            yield Sample(f"{label}, histories that end early", (*args[:8], args[8][:, :3].contiguous(), *args[9:]))
 
 
 def token_args(
@@ -71,7 +72,11 @@ def token_args(
     count, slots, width = len(spans), len(spans) + 3, size - 1 + n
     lengths = np.array([end - start for start, end in spans], np.int64)
     on_device = (lengths <= n + 1) & (rng.random(count) < 0.6)
-    slot = np.where(on_device, rng.permutation(slots)[:count], -1)
+    order = rng.permutation(slots)[:count]
+    if on_device.any():  # slot 0 is one like others
+        order = np.where(order == 0, order[on_device.argmax()], order)
+        order[on_device.argmax()] = 0
+    slot = np.where(on_device, order, -1)
     used = np.where(on_device, 0, lengths)
     begin = np.where(on_device, 2**31 - 1, np.cumsum(used) - used + 2)
     fresh = np.full(int(used.sum()) + 3, POISON)
