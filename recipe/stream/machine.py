@@ -197,9 +197,10 @@ class Machine:
         compiled = self._compiled
         before, after = (compiled.by_text, compiled.by_ids) if by_ids else (compiled.by_ids, compiled.by_text)
         self._by_ids = by_ids
-        if self._dsml in self._tail:
+        old, new = (self._dsml, DSML) if by_ids else (DSML, self._dsml)
+        if old in self._tail:
             # Only what is skipped anyway has the mark in its tail: that positions before it shift does no harm.
-            self._tail = self._tail.replace(self._dsml, DSML)
+            self._tail = self._tail.replace(old, new)
             self._base = position - len(self._tail)
             return
         patterns = [pattern for pattern, marker in after.short if by_ids or marker.pattern != THINK_END]

@@ -72,6 +72,16 @@ FOUND: list[Case] = [
         for kind in ("function_call_output", "custom_tool_call_output")
         for id in ("", "zz")
     ),
+    # A tag that ids begin and text ends.
+    {
+        "kind": "stream",
+        "protocol": "chat",
+        "model_version": "v4",
+        "request": {"messages": [{"role": "user", "content": "q"}]},
+        "parsing_options": {"starts_in_tool_calls": True},
+        "chunks": [["tokens", [1718]], ["tokens", [128825]], " calls>", 'invoke name="f"'],
+        "tokenizer": "v4",
+    },
     # Names of custom and server tools are no concern of the names of functions.
     {"protocol": "responses", "extra": [], "request": {"input": "q", "tools": [{"type": "custom", "name": "zz"}]}},
 ]
