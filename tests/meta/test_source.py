@@ -25,9 +25,9 @@ def chosen() -> list[Site]:
     found = []
     for places in SITES.values():
         for operator in EDITS:
-            fitting = [s for s in places if s.operator == operator and s.id not in LISTED]
+            fitting = [s for s in places if s.operator == operator]
             found += sorted(fitting, key=lambda s: zlib.crc32(s.id.encode()))[:1]
-    return found
+    return [site for site in found if site.id not in LISTED]
 
 
 CHOSEN = chosen()
