@@ -128,13 +128,6 @@ def sample_filter(rng: np.random.Generator, device: torch.device) -> Iterator[Sa
 
 def sample_draw(rng: np.random.Generator, device: torch.device) -> Iterator[Sample]:
     """Draws from random kept sets, with seeds and positions past 32 bits."""
-    for purpose, (label, z, inverse) in enumerate(_batches(rng)):
-        rows = len(z)
-        _, max_id, threshold, last_id, count = _kept(rng, z, inverse)
-        seeds = rng.integers(-(2**63), 2**63, rows, dtype=np.int64)
-        positions = rng.integers(0, 2**40, rows, dtype=np.int64)
-        edges = (threshold, last_id, count, max_id)
-        yield Sample(label, _send(device, z, inverse, *edges, seeds, positions, purpose % 4))
     # Every kept score is -infinity: products past the range, and a greedy row of negative logits.
     z = np.full((3, 9), -3e38, np.float32)
     z[:2, 0], z[2] = -np.inf, [-9, -8, -7, -1, -2, -3, -4, -5, -6]
@@ -143,6 +136,13 @@ def sample_draw(rng: np.random.Generator, device: torch.device) -> Iterator[Samp
     edges = (threshold, last_id, np.array([8, 8, 1], np.int32), np.array([1, 1, 3], np.int32))
     zeros = np.zeros(3, np.int64)
     yield Sample("scores of -infinity", _send(device, z, inverse, *edges, zeros, zeros, 0))
+    for purpose, (label, z, inverse) in enumerate(_batches(rng)):
+        rows = len(z)
+        _, max_id, threshold, last_id, count = _kept(rng, z, inverse)
+        seeds = rng.integers(-(2**63), 2**63, rows, dtype=np.int64)
+        positions = rng.integers(0, 2**40, rows, dtype=np.int64)
+        edges = (threshold, last_id, count, max_id)
+        yield Sample(label, _send(device, z, inverse, *edges, seeds, positions, purpose % 4))
 
 
 def token_logprobs(rng: np.random.Generator, device: torch.device) -> Iterator[Sample]:
