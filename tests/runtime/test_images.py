@@ -15,14 +15,15 @@ from deepinfer.model.hub import resolve_model
 from deepinfer.model.tokenizer import Tokenizer
 from deepinfer.model.transformer import Model
 from deepinfer.model.vision import ImageLimits
+from deepinfer.runtime.drafting import Speculation
 from deepinfer.runtime.engine import EngineConfig, LLMEngine
-from deepinfer.runtime.execute import ModelExecutor
 from deepinfer.runtime.images import FittedImages, ImageReader
 from deepinfer.runtime.llm import LLM
+from deepinfer.runtime.loader import build_executor
 from deepinfer.runtime.outputs import InvalidRequestsError
 from deepinfer.runtime.params import SamplingParams
 from deepinfer.runtime.planner import Limits
-from deepinfer.runtime.sampler import Sampler, SamplerConfig
+from deepinfer.runtime.sampler import SamplerConfig
 from engines import build_engine, drain, tokens
 
 Image = pytest.importorskip("PIL.Image", reason="needs the images extra")
@@ -76,14 +77,16 @@ def reader(model: Model, **options: Any) -> ImageReader:
 def engine(model: Model, **options: Any) -> LLMEngine:
     """A small engine over the model; caches are poisoned so that a byte nobody wrote shows."""
     rows, requests, pages = options.pop("rows", 256), options.pop("requests", 4), options.pop("pages", 8)
-    caches = model.new_caches(pages + 1, requests + 1)
-    caches.pages.fill_(0x7F)
-    caches.state.fill_(0x7F)
+    drafting = Speculation(options.pop("drafts", 0))
+    executor = build_executor(model, pages + 1, requests + 1, SamplerConfig(), drafting)
+    executor.caches.pages.fill_(0x7F)
+    executor.caches.state.fill_(0x7F)
     config = EngineConfig(
         vocab_size=model.config.text.vocab_size, eos_id=1, max_model_len=LONGEST, num_pages=pages, num_slots=requests,
-        limits=Limits(max_tokens=rows, max_requests=requests, page_tokens=128), images=reader(model), **options,
+        limits=Limits(max_tokens=rows, max_requests=requests, page_tokens=128, max_drafts=drafting.drafts),
+        images=reader(model), **options,
     )  # fmt: skip
-    return LLMEngine(config, ModelExecutor(model, caches, Sampler(config.vocab_size, SamplerConfig())))
+    return LLMEngine(config, executor)
 
 
 def prompt(model: Model, *parts: Any) -> list[int]:
@@ -229,6 +232,16 @@ def test_chunks_samples_and_preemption_change_no_token(model: Model, encoded: li
     roomy = engine(model)
     roomy.add_request(None, 0, params, long, data)
     assert {key: tokens(outputs) for key, outputs in drain(roomy).items()} == preempted
+
+
+def test_drafts_behind_an_image_change_no_token(model: Model) -> None:
+    """Temperature 0 says what plain decoding says, with drafts made and verified behind a span."""
+    ids, data = prompt(model, 5, None, 6), media(picture())
+    plain = engine(model)
+    want = said(plain, ids, data)
+    one = engine(model, drafts=5)
+    assert said(one, ids, data) == want
+    assert one.stats.verified > 0
 
 
 def test_embeddings_are_let_go_once_every_sample_has_passed(model: Model) -> None:

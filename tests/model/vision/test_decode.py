@@ -86,6 +86,7 @@ def test_an_exif_orientation_is_not_applied() -> None:
 
 def test_transparency_is_composited() -> None:
     """Each of the three ways that a file may say it: a channel, a palette's entry, a colour."""
+    assert BEHIND == 253
     image = Image.new("RGBA", (3, 1))
     image.putdata([(10, 20, 30, 255), (10, 20, 30, 0), (0, 255, 100, 128)])
     half = [(value * 128 + 127 * BEHIND + 127) // 255 for value in (0, 255, 100)]
