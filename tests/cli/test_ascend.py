@@ -65,6 +65,16 @@ def test_wrong_output_and_faults_have_exit_codes_of_their_own(kernel: str) -> No
     assert code == 1 and "wrong: y: " in output
 
 
+@needs_compiler
+def test_mutants_that_nothing_betrays_are_printed(kernel: str) -> None:
+    code, output = invoke("mutate", kernel, "--kind", "line", "--seeds", "0")
+    assert code == 1  # the source has cases that the sample does not reach: nothing can notice those
+    assert "mutants under 28 schedules" in output and "not noticed (no rule): line in line" in output
+    assert "asc_sync_wait(PIPE_MTE2, PIPE_MTE3, static_cast<event_t>(3))" not in output
+    code, output = invoke("mutate", kernel, "--kind", "nothing")
+    assert code == 2 and "line, pair, bursts" in output
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

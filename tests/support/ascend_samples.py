@@ -29,11 +29,11 @@ def _rmsnorm(m: int, width: int, dtype: torch.dtype, limit: float) -> Sample:
 
 
 def rmsnorm_simt() -> Sample:
-    return _rmsnorm(5, 256, BF16, 4e-3)
+    return _rmsnorm(21, 256, BF16, 4e-3)
 
 
 def rmsnorm_simd() -> Sample:
-    return _rmsnorm(5, 128, F32, 2e-6)
+    return _rmsnorm(21, 128, F32, 2e-6)
 
 
 def gemm(m: int = 45) -> Sample:

@@ -124,7 +124,7 @@ class _Edits:
 
     def shown(self, at: int) -> str:
         start = self.text.rfind("\n", 0, at) + 1
-        return self.text[start : self.text.find("\n", at)].strip()[:120]
+        return self.text[start : self.text.find("\n", at)].strip()
 
     def result(self) -> str:
         # At one place: first the end of what is replaced, then what closes, inner before outer, then what opens, outer
@@ -273,6 +273,28 @@ def judge(mutants: Iterable[Mutant], check: Callable[[Mutant], str]) -> list[Ver
         except KernelFault as error:
             found.append(Verdict(mutant, "error", str(error)))
     return found
+
+
+# Rules by which a mutant changes nothing: name, what it says, and whether it holds for a mutant of a text.
+_SINGLE = re.compile(r"asc_copy_(?:gm2ub|ub2gm)_align\((?:[^,]|,(?! 1,))*, 1, ")
+
+
+def rule(mutant: Mutant, text: str) -> str:
+    """The rule by which a mutant that nothing noticed is redundant, or "" for none.
+
+    * "single burst": the stride of a copy of one burst is read by nobody.
+    * "race-free": between the barriers around an `asc_syncthreads` no two threads touch one byte, one of them changing
+      it; the model checks this in every run, so one without the barrier that raises nothing proves it for its input.
+    * "all-core barrier": the program waits for all cores between the same two pipes.
+    """
+    if mutant.kind == "stride" and _SINGLE.search(mutant.text):
+        return "single burst"
+    if "asc_syncthreads" in mutant.text:
+        return "race-free"
+    barrier = {m[1] for m in re.finditer(r"asc_sync_inter_(?:arrive|wait)\((PIPE_\w+)", text)}
+    if mutant.kind in ("line", "pair") and barrier and barrier == set(re.findall(r"PIPE_\w+", mutant.text)):
+        return "all-core barrier"
+    return ""
 
 
 def survivors(verdicts: Sequence[Verdict]) -> list[Verdict]:

@@ -84,6 +84,58 @@ def sim_command(
     click.echo("\noutputs as expected" + (f" under {len(schedules())} schedules, with equal bits" * all_schedules))
 
 
+@command.command("mutate", short_help="Plant faults in a kernel and see which are noticed.")
+@click.argument("kernel")
+@_PARAMETER
+@click.option("--sample", metavar="FILE.py:FUNCTION", help="As for `sim`.")
+@click.option("--kind", "kinds", multiple=True, help="Only these: line, pair, or an operator. Default: all.")
+@click.option("--relaxed", is_flag=True, help="Without the rules of flags: only data betrays a missing wait.")
+@click.option(
+    "--seeds", type=click.IntRange(0), default=2, show_default=True, help="Random schedules besides all others."
+)
+def mutate_command(
+    kernel: str, parameters: tuple[str, ...], sample: str | None, kinds: tuple[str, ...], relaxed: bool, seeds: int
+) -> None:
+    """Leave out each synchronisation of KERNEL, and change each size, stride and index, one mutant after the other.
+
+    Prints the mutants that neither the model nor the outputs betray under any schedule, with the rule by which they
+    change nothing where there is one. Exit status 1: some have none.
+    """
+    import torch
+
+    from ..backends.ascend import sample as samples
+    from ..backends.ascend.sim import Kernel, mutate, report, schedules
+    from ..hal.errors import InvalidArgumentError
+
+    if unknown := set(kinds) - {"line", "pair", *mutate.OPERATORS}:
+        raise InvalidArgumentError("--kind", sorted(unknown), f"line, pair, {', '.join(mutate.OPERATORS)}")
+    torch.manual_seed(0)
+    given = _sample(kernel, sample)
+    text = _text(kernel, {**given.parameters, **_values(parameters)})
+    made = mutate.schemata(text)
+    built = Kernel(made.text, given.blocks)
+    if wrong := samples.differing(built, given, schedules(seeds)):
+        click.echo(f"wrong without any mutant: {wrong}")
+        raise SystemExit(1)
+
+    def check(mutant: mutate.Mutant) -> str:
+        options = {"relaxed": relaxed, "sites": mutant.sites, "delta": mutant.delta, "seconds": 20.0}
+        return samples.differing(built, given, schedules(seeds), **options)
+
+    verdicts = mutate.judge([m for m in made.mutants if not kinds or m.kind in kinds], check)
+    left = [(v.mutant, mutate.rule(v.mutant, text)) for v in mutate.survivors(verdicts)]
+    for mutant, rule in left:
+        click.echo(f"not noticed ({rule or 'no rule'}): {mutant.kind} in line {mutant.line}: {mutant.text[:100]}")
+    by = {how: sum(v.noticed == how for v in verdicts) for how in ("error", "output")}
+    click.echo(
+        f"{len(verdicts)} mutants under {len(schedules(seeds))} schedules: {by['error']} ended by the model, "
+        f"{by['output']} seen in the outputs, {len(left)} not noticed, {sum(not r for _, r in left)} without a rule\n"
+    )
+    click.echo("\n".join(report.caveat()))
+    if any(not rule for _, rule in left):
+        raise SystemExit(1)
+
+
 def _under_all(kernel: Kernel, sample: Sample, schedules: list[Schedule], relaxed: bool) -> str:
     from ..backends.ascend import sample as samples
 

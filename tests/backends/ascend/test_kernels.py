@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -84,5 +86,7 @@ def test_the_index_of_a_gather_is_checked() -> None:
     sample = ascend_samples.sample("gather")
     assert isinstance(sample.arguments["I"], torch.Tensor)
     sample.arguments["I"][5] = 50
+    assert run(Kernel(text("gather"), 2), sample, Schedule()).wrong, "the text guards its reads by R"
+    sample = replace(sample, arguments={**sample.arguments, "R": 51})
     with pytest.raises(KernelFault, match="read of .* outside every memory and argument .* argument X"):
         run(Kernel(text("gather"), 2), sample, Schedule())

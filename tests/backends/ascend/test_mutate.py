@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import ascend_samples
@@ -45,13 +47,6 @@ def test_there_are_more_than_eight_operators_on_indices_and_sizes() -> None:
     assert len(mutate.OPERATORS) >= 8
 
 
-# Mutants that change nothing, and the rule by which they do not.
-REDUNDANT = {
-    "an address nothing else uses": ("destination",),
-    "reads more than it needs": ("length", "columns", "rows", "bursts", "clamp", "stride", "loop"),
-}
-
-
 def tried(name: str, seeds: int, relaxed: bool = False, kinds: tuple[str, ...] = ()) -> list[mutate.Verdict]:
     made = mutate.schemata(text(name))
     sample = ascend_samples.sample(name)
@@ -77,10 +72,27 @@ def test_every_synchronisation_left_out_is_noticed(name: str) -> None:
 
 
 @needs_tilelang
+def test_sizes_and_indices_are_noticed_or_redundant_by_a_rule() -> None:
+    left = mutate.survivors(tried("cast_simd", 0, kinds=mutate.OPERATORS))
+    assert {mutate.rule(v.mutant, text("cast_simd")) for v in left} == {"single burst"}
+    assert mutate.survivors(tried("gemm_fp8", 0, kinds=mutate.OPERATORS)) == []
+
+
+@needs_tilelang
 @pytest.mark.parametrize("name", SLICE)
 def test_every_pair_left_out_is_noticed_by_data_alone(name: str) -> None:
     left = mutate.survivors(tried(name, 2, relaxed=True, kinds=("pair",)))
     assert [(v.mutant.line, v.mutant.text) for v in left] == []
+
+
+def test_rules() -> None:
+    stride = mutate.Mutant("stride", (0,), 32, 1, "asc_copy_gm2ub_align(a(1, 2), (b), 1, 8, 0, 0, 0, 0, 8, 8);")
+    assert mutate.rule(stride, "") == "single burst"
+    assert mutate.rule(replace(stride, text=stride.text.replace(" 1, 8", " 3, 8")), "") == ""
+    pair = mutate.Mutant("pair", (0,), 0, 1, "PIPE_MTE3->PIPE_MTE2")
+    barrier = "asc_sync_inter_arrive(PIPE_MTE3, 0); asc_sync_inter_wait(PIPE_MTE2, 0);"
+    assert (mutate.rule(pair, ""), mutate.rule(pair, barrier)) == ("", "all-core barrier")
+    assert mutate.rule(replace(pair, text="PIPE_V->PIPE_MTE2"), barrier) == ""
 
 
 def test_sources_written_by_hand_can_be_mutated() -> None:
