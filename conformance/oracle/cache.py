@@ -144,7 +144,7 @@ def index_score_blocks(*args: Any) -> list[Within]:
 def _rotated(name: str, x: Tensor, positions: Any, table: Tensor, kind: str) -> Codes:
     """Rows of bf16 [T, h, d] as they are before quantisation: rotated, then rounded to bf16 by the implementation."""
     want, magnitude = (torched(v).flatten(0, 1) for v in turned(f64(x), positions, f64(table)))
-    want = torch.where(want.abs() >= (2 - U16) * 2.0**127, want.sign() * torch.inf, want)  # what bf16 rounds to infinity
+    want = torch.where(want.abs() >= (2 - U16) * 2.0**127, want.sign() * torch.inf, want)  # infinite in bf16
     limit = decided(name).limit(want.abs() + Accumulated.error(2, magnitude) / U16)
     return Codes(want, torch.where(magnitude == 0, 0.0, limit), kind)
 
