@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from deepinfer.cli.generate import _Stats
 from deepinfer.cli.main import main
 from deepinfer.hal.errors import InvalidArgumentError
 from deepinfer.runtime import llm as llm_module
@@ -24,6 +25,7 @@ from deepinfer.runtime.engine import EngineConfig, LLMEngine
 from deepinfer.runtime.execute import Work
 from deepinfer.runtime.images import FittedImages
 from deepinfer.runtime.llm import LLM
+from deepinfer.runtime.outputs import RequestOutput
 from deepinfer.runtime.planner import Limits
 from deepinfer.runtime.simulate import SimulatedExecutor
 
@@ -97,6 +99,17 @@ def test_text_goes_to_stdout_and_statistics_to_stderr(made: list[dict[str, Any]]
     assert "5 prompt tokens, 10 new in" in result.stderr and "tokens/s" in result.stderr
     assert "ended by length (10); seed 7" in result.stderr
     assert made == [{"model": None, "backend": None, "max_model_len": None, "max_num_seqs": 16, "seed": None}]
+
+
+def test_statistics_tell_how_many_drafts_held() -> None:
+    stats = _Stats(0.5)
+    steps = [RequestOutput(request_id=0, token_id=7, verified=v, accepted=a) for v, a in ((0, 0), (5, 2), (3, 3))]
+    steps[-1].finished, steps[-1].finish_reason = True, "stop"
+    list(stats.watch(steps))
+    assert "s; 5 of 8 drafts accepted; loaded in 0.5 s" in stats.summary()
+    plain = _Stats(0.5)
+    list(plain.watch([RequestOutput(request_id=0, token_id=7, finished=True, finish_reason="stop")]))
+    assert "drafts" not in plain.summary()
 
 
 def test_quiet_and_the_options_of_the_engine(made: list[dict[str, Any]]) -> None:
