@@ -80,7 +80,13 @@ def test_a_mutable_argument_may_not_overlap_another() -> None:
     ring_store(torch.zeros(2, 66, dtype=U8), memory)
 
 
-IN_PLACE = {"adjust_logits": ("adjusted", "logits"), "engram_gate": ("x_new", "x"), "hc_expand": ("x_new", "x")}
+IN_PLACE = {
+    "adjust_logits": ("adjusted", "logits"),
+    "engram_gate": ("x_new", "x"),
+    "hc_expand": ("x_new", "x"),
+    "image_rope": ("y", "qkv"),
+    "scatter_embeds": ("y", "x"),
+}
 
 
 def test_ops_that_work_in_place_say_so() -> None:
