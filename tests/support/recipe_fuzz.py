@@ -297,8 +297,11 @@ def report(kinds: list[Fuzz]) -> str:
 
 
 def _cell(text: str) -> str:
-    shown = text.replace("|", "\\|")
-    return f"`{shown}`" if "\\" in text or ".*" in text else shown
+    """A rule's words; a pattern as code, numbers as N, anything as …, and nothing in it that reads like a link."""
+    if "\\" not in text and ".*" not in text:
+        return text.replace("|", "\\|")
+    shown = text.replace("\\d+", "N").replace(".*", "…").replace("\\", "").replace("](", "] (")
+    return "`" + shown.replace("|", "\\|") + "`"
 
 
 def rare(kinds: list[Fuzz], least: int) -> list[str]:
