@@ -34,8 +34,8 @@ from deepinfer.ops.spec import SPECS, TensorArg
 from .catch import NAME, TARGET, MutantBackend, case_list, quick_calls
 from .source import FOLDER, Site, loaded, sites, users_of
 
-USERS = 3
-"""Kernels that a place of a helper is tried on with whole suites; calls with other results are looked for on all."""
+USERS, MOST_USERS = 3, 25
+"""Kernels that a place of a helper is tried on with whole suites, and those whose calls are compared before."""
 CASE_SECONDS = 30.0
 """Processor seconds after which a case counts as one that does not end."""
 LISTED = Path(__file__).parents[1] / "equivalent.txt"
@@ -98,7 +98,7 @@ def _search(site: Site, ops: list[str], until: float) -> Verdict:
     if site.operator == "statement":  # what is not written is what the memory held
         steps.append(lambda op: (c for c in case_list(op, "determinism") if not c.label.startswith("real")))
     for number, step in enumerate(steps):
-        for op in ops[:USERS] if number else ops:
+        for op in ops[: USERS if number else MOST_USERS]:
             for case in step(op):
                 if time.process_time() > until:
                     return Verdict(site, None, f"no time for {case.id}")
