@@ -53,9 +53,7 @@ class Adapter:
     ) -> Batch:
         pages = range(1, 1 + self.model.cache_layout.pages_for(end))
         keep = truncation.keep_from(len(ids))
-        part = SequenceSlice(
-            np.array(ids, np.int32), start, end, 1, list(pages), logits, keep_from=keep, images=images
-        )
+        part = SequenceSlice(np.array(ids, np.int32), start, end, 1, list(pages), logits, keep_from=keep, images=images)
         return Batch.build([part], self.text, self.model.device, compact=truncation.compact)
 
     def caches(self) -> Caches:
