@@ -44,7 +44,7 @@ def wrong(name: str) -> str:
     sample = ascend_samples.sample(name)
     kernel = Kernel(text(name), sample.blocks)
     try:
-        return run(kernel, sample, Schedule()).wrong
+        return differing(kernel, sample, schedules())
     except KernelFault as fault:
         return str(fault)
 
