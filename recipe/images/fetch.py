@@ -115,7 +115,10 @@ class ImageFetcher:
             answer = await self._get(parsed)
             if isinstance(answer, bytes):
                 return answer
-            url = urljoin(str(parsed), answer)
+            try:
+                url = urljoin(str(parsed), answer)
+            except ValueError as error:  # such as `http://[`
+                raise _FailedError("Fetch", True) from error
         raise _FailedError("Fetch", True)
 
     async def _get(self, url: httpx.URL) -> bytes | str:

@@ -11,9 +11,11 @@ import re
 import warnings
 from functools import lru_cache
 
-_ESCAPE = r"\\(?:[pP](?:\{[^}]*\}|[A-Za-z])|[xu]\{[0-9A-Fa-f]+\}|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|c[A-Za-z]|.)"
+# Nothing here is matched a second way (`(?>`, `*+`), nor searched for to the end at every place: patterns come from
+# strangers.
+_ESCAPE = r"\\(?>[pP](?:\{[^}]{0,200}\}|[A-Za-z])|[xu]\{[0-9A-Fa-f]+\}|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|c[A-Za-z]|.)"
 _TOKEN = re.compile(
-    rf"(?P<set>\[(?:{_ESCAPE}|[^\]\\])*\])|(?P<escape>{_ESCAPE})|(?P<named>\(\?<(?![=!]))|\(\?[>#]|\{{", re.S
+    rf"(?P<set>\[(?:{_ESCAPE}|[^\]\\])*+\])|(?P<escape>{_ESCAPE})|(?P<named>\(\?<(?![=!]))|\(\?[>#]|[\[{{]", re.S
 )
 _ESCAPES = re.compile(_ESCAPE, re.S)
 _QUANTIFIER = re.compile(r"\{\d+(?:,\d*)?\}")
@@ -23,15 +25,29 @@ class _NotARegex(ValueError):
     """A spelling that the dialect does not have."""
 
 
-@lru_cache(1024)
+_SHORT = 256  # characters; longer patterns are not remembered
+
+
 def is_ecma_regex(pattern: str) -> bool:
+    if len(pattern) <= _SHORT:
+        return _is_known_regex(pattern)
+    try:
+        return _is_regex(pattern)
+    finally:
+        re.purge()  # `re` remembers hundreds of patterns, however large
+
+
+def _is_regex(pattern: str) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             re.compile(_TOKEN.sub(_rewrite, pattern))
-    except (re.error, OverflowError, RecursionError, _NotARegex):
+    except (re.error, OverflowError, RecursionError, ValueError):  # ValueError: a count of thousands of digits, too
         return False
     return True
+
+
+_is_known_regex = lru_cache(1024)(_is_regex)
 
 
 def _rewrite(match: re.Match[str]) -> str:

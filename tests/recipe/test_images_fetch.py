@@ -271,7 +271,9 @@ def test_redirects_are_judged_one_by_one(server: Server) -> None:
     assert [path.partition("/to")[0] for path, _ in server.seen] == ["", ""]
 
 
-@pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/", "data:,x", "http://\\x/", "javascript:0"])
+@pytest.mark.parametrize(
+    "target", ["file:///etc/passwd", "ftp://127.0.0.1/", "data:,x", "http://\\x/", "javascript:0", "http://["]
+)
 def test_redirects_to_other_schemes_fail(server: Server, target: str) -> None:
     assert kind(OPEN, f"{server.url}/to/{quote(target, safe='')}") == FAILED
     assert len(server.seen) == 1
@@ -348,6 +350,7 @@ def test_redirect_limit(server: Server) -> None:
         ("nowhere", ("FetchStatus", False)),
         ("claims/40", FAILED),  # fewer bytes than claimed
         ("claims/99999999999999999999", ("ImageTooLarge", False)),
+        ("claims/" + "9" * 5000, FAILED),  # more digits than a length has
         ("garbage", FAILED),
         ("flood", FAILED),
     ],

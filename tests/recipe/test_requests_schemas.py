@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -140,6 +141,24 @@ def test_patterns(pattern: str) -> None:
 @pytest.mark.parametrize("pattern", ["[", "(", "a{2,1}", "{", "*", r"\k<n>", r"\Z", r"\0", "[z-a]", "(?>a)", "(?#c)"])
 def test_texts_that_are_no_patterns(pattern: str) -> None:
     assert not is_ecma_regex(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "[" + r"\p{a}" * 60,  # each could be read in two ways
+        "[" + r"\x41" * 60,
+        "[" * 100_000,
+        "[" + r"\p{" * 30_000 + "]",
+        "a{" + "1" * 5000 + "}",  # more digits than Python reads
+    ],
+    ids=["properties", "bytes", "sets", "braces", "digits"],
+)
+def test_patterns_that_are_made_to_be_slow_are_judged_at_once(pattern: str) -> None:
+    start = time.process_time()
+    with pytest.raises(SchemaError, match="is not a regular expression"):
+        check_schema({"pattern": pattern})
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize(
