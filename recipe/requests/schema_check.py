@@ -13,6 +13,10 @@ from .schema_drafts import Draft, SchemaError, check_keywords, draft_of
 
 __all__ = ["SchemaError", "check_schema"]
 
+MAX_BASE_URI = 2048
+"""Characters of a part's base URI. Every part below may bring one of its own, which begins like it."""
+_MAX_INDEX_DIGITS = 10
+
 
 def check_schema(schema: JsonValue) -> None:
     """Refuse what is not a JSON Schema of its draft (`$schema`, 2020-12 when absent), or refers to what is not there.
@@ -50,6 +54,10 @@ class _References:
                 self.anchors.add((base, own_id[1:]))
             else:
                 base = _join(base, own_id.removesuffix("#"))
+                if len(base) > MAX_BASE_URI:
+                    raise SchemaError(
+                        f"{self.draft.id_keyword}: a URI of {len(base)} characters; at most {MAX_BASE_URI}"
+                    )
                 self.resources.setdefault(base, schema)
         self.bases[id(schema)] = base
         for keyword in ("$anchor", "$dynamicAnchor"):
@@ -124,11 +132,15 @@ def _resolve_pointer(schema: JsonValue, pointer: str, reference: str) -> JsonVal
         step = step.replace("~1", "/").replace("~0", "~")
         if isinstance(schema, dict) and step in schema:
             schema = schema[step]
-        elif isinstance(schema, list) and step.isascii() and step.isdigit() and int(step) < len(schema):
+        elif isinstance(schema, list) and _is_index(step) and int(step) < len(schema):
             schema = schema[int(step)]
         else:
             raise SchemaError(f"reference {reference!r} does not lead to a part of the schema")
     return schema
+
+
+def _is_index(step: str) -> bool:
+    return step.isascii() and step.isdigit() and len(step) <= _MAX_INDEX_DIGITS
 
 
 _MAPS_OF_SCHEMAS = frozenset(

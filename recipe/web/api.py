@@ -94,7 +94,12 @@ def _indented(text: str) -> str:
 
 
 def _rendered(body: dict[str, Any]) -> workbench.Rendered:
-    return workbench.render(_text(body, "request"), body.get("protocol") or None, body.get("version") or None)
+    return workbench.render(_text(body, "request"), _choice(body, "protocol"), _choice(body, "version"))
+
+
+def _choice(body: dict[str, Any], name: str) -> str | None:
+    """A name; None when it is left open."""
+    return _text(body, name) or None if body.get(name) is not None else None
 
 
 def _text(body: dict[str, Any], name: str) -> str:

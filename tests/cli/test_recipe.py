@@ -219,7 +219,7 @@ def test_what_is_refused(arguments: list[str], stdin: str | bytes, words: str) -
 
 
 def test_ids_that_are_none(tokenizer: str) -> None:
-    for text in ("1\n2, 1.5", str(1 << 32)):
+    for text in ("1\n2, 1.5", str(1 << 32), "1" * 5000):
         assert "is no token id" in refused("parse", "--ids", "--tokenizer", tokenizer, stdin=text)
 
 

@@ -143,6 +143,18 @@ def test_texts_that_are_no_patterns(pattern: str) -> None:
     assert not is_ecma_regex(pattern)
 
 
+def test_a_long_base_is_not_repeated_for_every_part() -> None:
+    parts = [{"$id": f"part-{number}"} for number in range(10)]
+    check_schema({"$id": "http://schemas.example/" + "x" * 1900 + "/", "anyOf": parts})
+    with pytest.raises(SchemaError, match="at most 2048"):
+        check_schema({"$id": "http://schemas.example/" + "x" * 2048 + "/", "anyOf": parts})
+
+
+def test_an_index_of_more_digits_than_python_reads() -> None:
+    with pytest.raises(SchemaError, match="does not lead to a part"):
+        check_schema({"$ref": "#/anyOf/" + "1" * 5000, "anyOf": [{}]})
+
+
 @pytest.mark.parametrize(
     "pattern",
     [

@@ -153,6 +153,7 @@ def test_texts_that_spell_special_tokens_are_not_marked(server: PageServer) -> N
         ({"request": "[]"}, "looks like no protocol"),
         ({"request": '{"messages": []}'}, "model"),
         ({"protocol": "telepathy"}, "protocol 'telepathy' is not known"),
+        ({"protocol": ["chat"]}, "protocol is missing, or no text"),
         ({"version": "v99"}, "model version 'v99' is not known"),
         ({"request": None}, "request is missing"),
         ({"output": 3}, "output is missing"),

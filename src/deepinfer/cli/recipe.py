@@ -247,7 +247,7 @@ def _id_chunks(file: IO[bytes]) -> Iterator[InferenceChunk]:
     for line in file:
         words = line.decode("ascii", "replace").translate(str.maketrans("[],", "   ")).split()
         for word in words:
-            if not word.isdigit() or int(word) >= 1 << 32:
-                raise UserError(f"{word!r} is no token id; ids are whole numbers from 0 to 4294967295")
+            if not word.isdigit() or len(word) > 20 or int(word) >= 1 << 32:
+                raise UserError(f"{word[:40]!r} is no token id; ids are whole numbers from 0 to 4294967295")
         if words:
             yield TokensChunk([int(word) for word in words])
