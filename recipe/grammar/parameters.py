@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..errors import InvalidArgumentError
 from ..json_text import JsonValue
 
 ANY_OTHER: JsonValue = {"type": ["number", "boolean", "null", "object", "array"]}
 """Any JSON value but a string."""
+
+MAX_EXPANDED = 4 << 20
+"""What the references of one tool's parameters may grow to, in characters. Each parameter is a schema by itself, with a
+copy of the definitions, so that a small request could otherwise make a grammar of gigabytes."""
+_PART = 64  # characters that a step along a reference or an alternative counts for
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,60 +52,99 @@ def read_parameters(schema: JsonValue) -> Parameters:
 
     A tool that declares none takes any, unless its schema excludes additional properties; beside declared ones
     nothing else is offered.
+
+    Raises:
+        InvalidArgumentError: its references grow to more than `MAX_EXPANDED`.
     """
     fields = schema if isinstance(schema, dict) else {}
     properties = fields.get("properties")
     required = fields.get("required")
-    names = required if isinstance(required, list) else []
+    names = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
+    reader = _Reader(fields)
     known = []
     for name, value in properties.items() if isinstance(properties, dict) else ():
-        text, others = _split(value, fields)
+        text, others = reader.split(value)
         known.append(Parameter(name, name in names, text, others))
     return Parameters(tuple(known), open=not known and fields.get("additionalProperties", True) is not False)
 
 
-def _split(schema: JsonValue, root: Mapping[str, JsonValue]) -> tuple[Text | None, tuple[JsonValue, ...]]:
-    """The strings that a schema allows, and schemas of all else that it allows."""
-    texts: list[Text] = []
-    others: list[JsonValue] = []
-    for part in _alternatives(schema, root, set()):
-        if isinstance(part, Text):
-            texts.append(part)
-        else:
-            others.append(part)
-    if not texts:
-        return None, tuple(others)
-    if any(text.choices is None for text in texts):
-        return Text(), tuple(others)
-    return Text(tuple(dict.fromkeys(choice for text in texts for choice in text.choices or ()))), tuple(others)
+class _Reader:
+    """Reads the parameters of one tool.
 
+    Args:
+        root: the whole schema, which references refer to.
+    """
 
-def _alternatives(schema: JsonValue, root: Mapping[str, JsonValue], seen: set[str]) -> Iterator[Text | JsonValue]:
-    if not isinstance(schema, dict):
-        if schema is not False:
-            yield from (Text(), ANY_OTHER)
-        return
-    values = [schema["const"]] if "const" in schema else schema.get("enum")
-    members = schema.get("anyOf", schema.get("oneOf"))
-    kind = schema.get("type")
-    if isinstance(values, list):
-        yield from _values(values)
-    elif isinstance(reference := schema.get("$ref"), str):
-        if reference not in seen:  # what it means is among the alternatives already
-            seen.add(reference)
-            target = _resolve(reference, root)
-            yield from _alternatives(True if target is None else target, root, seen)
-    elif isinstance(members, list) and kind is None:
-        for member in members:
-            yield from _alternatives(member, root, seen)
-    elif kind is None:
-        yield from (Text(), ANY_OTHER)
-    else:
-        kinds = kind if isinstance(kind, list) else [kind]
+    def __init__(self, root: dict[str, JsonValue]) -> None:
+        self.root = root
+        self.definitions: dict[str, JsonValue] = {
+            name: root[name] for name in ("$defs", "definitions", "properties") if name in root
+        }
+        self.definitions_size = len(str(self.definitions))
+        self.expanded = 0
+
+    def _count(self, size: int) -> None:
+        self.expanded += size
+        if self.expanded > MAX_EXPANDED:
+            raise InvalidArgumentError(
+                f"the references in a tool's parameters grow to more than {MAX_EXPANDED} characters"
+            )
+
+    def split(self, schema: JsonValue) -> tuple[Text | None, tuple[JsonValue, ...]]:
+        """The strings that a schema allows, and schemas of all else that it allows."""
+        texts: list[Text] = []
+        others: list[JsonValue] = []
+        for part in self._alternatives(schema):
+            if isinstance(part, Text):
+                texts.append(part)
+            else:
+                others.append(part)
+        if not texts:
+            return None, tuple(others)
+        if any(text.choices is None for text in texts):
+            return Text(), tuple(others)
+        return Text(tuple(dict.fromkeys(choice for text in texts for choice in text.choices or ()))), tuple(others)
+
+    def _alternatives(self, schema: JsonValue) -> Iterator[Text | JsonValue]:
+        open, seen = [schema], set[str]()  # no recursion: chains of references may be long
+        while open:
+            self._count(_PART)
+            part = open.pop()
+            if not isinstance(part, dict):
+                if part is not False:
+                    yield from (Text(), ANY_OTHER)
+                continue
+            values = [part["const"]] if "const" in part else part.get("enum")
+            members = part.get("anyOf", part.get("oneOf"))
+            kind = part.get("type")
+            if isinstance(values, list):
+                yield from _values(values)
+            elif isinstance(reference := part.get("$ref"), str):
+                if reference not in seen:  # what it means is among the alternatives already
+                    seen.add(reference)
+                    target = _resolve(reference, self.root)
+                    open.append(True if target is None else target)
+            elif isinstance(members, list) and kind is None:
+                open += reversed(members)
+            elif kind is None:
+                yield from (Text(), ANY_OTHER)
+            else:
+                yield from self._typed(part, kind if isinstance(kind, list) else [kind])
+
+    def _typed(self, schema: dict[str, JsonValue], kinds: list[JsonValue]) -> Iterator[Text | JsonValue]:
         if "string" in kinds:
             yield Text()
         if rest := [item for item in kinds if item != "string"]:
-            yield _self_contained({**schema, "type": rest[0] if len(rest) == 1 else rest}, root)
+            yield self._self_contained({**schema, "type": rest[0] if len(rest) == 1 else rest})
+
+    def _self_contained(self, schema: dict[str, JsonValue]) -> JsonValue:
+        """A part of the whole schema with what its references mean."""
+        text = str(schema)
+        self._count(len(text))
+        if "$ref" not in text:
+            return schema
+        self._count(self.definitions_size)
+        return {**self.definitions, **schema}
 
 
 def _values(items: list[JsonValue]) -> Iterator[Text | JsonValue]:
@@ -110,20 +155,12 @@ def _values(items: list[JsonValue]) -> Iterator[Text | JsonValue]:
         yield {"enum": rest}
 
 
-def _resolve(reference: str, root: Mapping[str, JsonValue]) -> JsonValue:
+def _resolve(reference: str, root: dict[str, JsonValue]) -> JsonValue:
     """The part of the whole schema that a reference means; None when it leads elsewhere."""
-    target: JsonValue = dict(root)
+    target: JsonValue = root
     if not reference.startswith("#"):
         return None
     for step in reference[1:].split("/")[1:]:
         step = step.replace("~1", "/").replace("~0", "~")
         target = target.get(step) if isinstance(target, dict) else None
     return target
-
-
-def _self_contained(schema: dict[str, JsonValue], root: Mapping[str, JsonValue]) -> JsonValue:
-    """A part of the whole schema with what its references mean."""
-    if "$ref" not in str(schema):
-        return schema
-    definitions = {name: root[name] for name in ("$defs", "definitions", "properties") if name in root}
-    return {**definitions, **schema}

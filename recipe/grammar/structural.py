@@ -35,7 +35,7 @@ def structural_tag(
         reasoning: whether the output begins inside the reasoning, which is then free up to its end tag.
 
     Raises:
-        InvalidArgumentError: the kind is not known.
+        InvalidArgumentError: the kind is not known, the tools are none, or their references grow too large.
         InvalidJsonError: the schema is not JSON.
     """
     tags = _Tags(version, special_tokens)
@@ -50,16 +50,19 @@ def structural_tag(
 
 
 def read_tools(schema: str) -> list[ToolDefinition]:
-    """The loaded tools of a constraint of tool calls."""
-    tools: list[ToolDefinition] = []
+    """The loaded tools of a constraint of tool calls.
+
+    Raises:
+        InvalidArgumentError: it is no list of functions with names.
+        InvalidJsonError: it is not JSON.
+    """
     listed = parse_json(schema)
-    assert isinstance(listed, list)
-    for entry in listed:
-        assert isinstance(entry, dict)
-        function = entry["function"]
-        assert isinstance(function, dict)
-        name = function["name"]
-        assert isinstance(name, str)
+    tools: list[ToolDefinition] = []
+    for entry in listed if isinstance(listed, list) else [None]:
+        function = entry.get("function") if isinstance(entry, dict) else None
+        name = function.get("name") if isinstance(function, dict) else None
+        if not (isinstance(entry, dict) and isinstance(function, dict) and isinstance(name, str)):
+            raise InvalidArgumentError("schema of the constraint is no list of functions with names")
         tools.append(ToolDefinition(name, None, function.get("parameters"), None, bool(entry.get("defer_loading"))))
     return tools
 

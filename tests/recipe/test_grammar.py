@@ -198,3 +198,27 @@ def test_references_that_lead_to_themselves() -> None:
     schema: Any = {"properties": {"p": {"$ref": "#/$defs/a"}}, "$defs": {"a": both, "b": both}}
     (parameter,) = read_parameters(schema).known
     assert parameter.text == Text() and not parameter.others
+
+
+def test_a_chain_of_references() -> None:
+    chain: Any = {f"d{number}": {"anyOf": [{"$ref": f"#/$defs/d{number + 1}"}]} for number in range(3000)}
+    schema: Any = {"properties": {"p": {"$ref": "#/$defs/d0"}}, "$defs": {**chain, "d3000": {"type": "string"}}}
+    (parameter,) = read_parameters(schema).known
+    assert parameter.text == Text() and not parameter.others
+
+
+def test_references_do_not_grow_without_bound() -> None:
+    def schema(size: int) -> Any:
+        part = {"type": "array", "items": {"$ref": "#/$defs/d0"}}
+        definitions = {f"d{number}": {"type": "string"} for number in range(size)}
+        return {"properties": {f"p{number}": part for number in range(size)}, "$defs": definitions}
+
+    assert len(read_parameters(schema(100)).known) == 100
+    with pytest.raises(InvalidArgumentError, match="grow to more than"):
+        read_parameters(schema(1000))
+
+
+@pytest.mark.parametrize("schema", ["{}", "[1]", "[{}]", '[{"function":{}}]', '[{"function":{"name":1}}]'])
+def test_tools_that_are_none(schema: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="no list of functions"):
+        structural_tag(OutputConstraint("tool_call", schema), model_version("v4"))
