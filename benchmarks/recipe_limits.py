@@ -122,6 +122,12 @@ def _schema(properties: dict[str, Any], **fields: Any) -> str:
     return json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "q"}], "tools": [tool]})
 
 
+def _pattern(pattern: str) -> str:
+    named = {"name": "f", "schema": {"pattern": pattern}}
+    format = {"type": "json_schema", "json_schema": named}
+    return json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "q"}], "response_format": format})
+
+
 def _referring(count: int) -> str:
     chain = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(count)}
     return _schema({"a": {"$ref": "#/$defs/d0"}}, **{"$defs": {**chain, f"d{count}": {"type": "string"}}})
@@ -133,6 +139,12 @@ def _responses_turns(count: int) -> str:
         items.append({"type": "function_call", "call_id": f"c{number}", "name": "f", "arguments": "{}"})
         items.append({"type": "function_call_output", "call_id": f"c{number}", "output": "r"})
     return json.dumps({"model": MODEL, "input": items})
+
+
+def _responses_calls(count: int) -> str:
+    calls = [{"type": "function_call", "call_id": f"c{n}", "name": "f", "arguments": "{}"} for n in range(count)]
+    outputs = [{"type": "function_call_output", "call_id": f"c{n}", "output": "r"} for n in range(count)]
+    return json.dumps({"model": MODEL, "input": calls + outputs})
 
 
 def _namespaces(count: int) -> str:
@@ -176,9 +188,12 @@ LIMITS: dict[str, Limit] = {
     "chat: tools": Limit(500, _tools, _request("chat")),
     "chat: schema, many properties": Limit(1_000, lambda n: _schema({f"p{i}": {"type": "string"} for i in range(n)}), _request("chat")),
     "chat: schema, chain of references": Limit(500, _referring, _request("chat")),
+    "chat: a pattern of sets without end": Limit(100_000, lambda n: _pattern("[" * n), _request("chat")),
+    "chat: a pattern that reads two ways": Limit(100_000, lambda n: _pattern("[" + r"\p{a}" * (n // 5)), _request("chat")),
     "chat: text that mentions no json": Limit(500_000, lambda n: _chat_text("jso" * n), _request("chat")),
     "chat: base64 of an image": Limit(500_000, lambda n: json.dumps({"model": MODEL, "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + "aaaa" * (n // 4)}}]}]}), _request("chat")),
     "responses: turns with calls": Limit(2_500, _responses_turns, _request("responses")),
+    "responses: calls side by side": Limit(2_500, _responses_calls, _request("responses")),
     "responses: names that clash": Limit(2_000, _namespaces, _request("responses")),
     "messages: turns with calls": Limit(2_500, _messages_turns, _request("messages")),
     "stream: 1 MB argument, one character a piece": Limit(25_000, lambda n: OPEN + "x" * n + CLOSE, _stream("chat", 1)),

@@ -50,11 +50,11 @@ class _Turn:
     """What gathers into one assistant message, with the outputs of its calls and the tools that these bring."""
 
     def __init__(self) -> None:
-        self.started = False
         self.reasoning: list[str] = []
         self.texts: list[str] = []
         self.has_message = False
         self.calls: list[ToolCall] = []
+        self.call_ids: set[str] = set()
         self.outputs: dict[str, ToolMessage] = {}
         self.systems: list[SystemMessage] = []
 
@@ -75,7 +75,7 @@ class _Turn:
         reasoning = "\n".join(self.reasoning)
         if not (self.calls or self.has_message or reasoning):
             return []
-        text = "\n\n".join(text for text in self.texts if text)
+        text = "\n\n".join(self.texts)
         calls = tuple(sorted(self.calls, key=lambda call: call.id.encode()))
         message = AssistantMessage(text, reasoning or None, calls or None)
         return [message, *(self.outputs[call.id] for call in calls), *self.systems]
@@ -127,7 +127,8 @@ class History:
             if self.turn.calls:
                 self._end_turn()
             text, _, _ = self._content(index, item.content, "content", images_allowed=False)
-            self.turn.texts.append(text)
+            if text:
+                self.turn.texts.append(text)
             self.turn.has_message = True
             return
         self._end_turn()
@@ -138,7 +139,7 @@ class History:
 
     def _reasoning(self, item: ReasoningItem) -> None:
         text = "\n".join(item.texts)
-        if self.turn.waits or (text and (self.turn.calls or any(self.turn.texts))):
+        if self.turn.waits or (text and (self.turn.calls or self.turn.texts)):
             self._end_turn()
         if text:
             self.turn.reasoning.append(text)
@@ -154,13 +155,14 @@ class History:
         if self.turn.calls and not self.turn.waits:
             self._end_turn()
         self.turn.calls.append(call)
+        self.turn.call_ids.add(call.id)
 
     def _check_output(self, index: int, call_id: str) -> None:
         if not call_id:
             raise empty_string(f"input[{index}].call_id")
         if call_id in self.answered:
             raise ConversionError(f"Duplicate tool output for call_id: {call_id}.")
-        if all(call.id != call_id for call in self.turn.calls):
+        if call_id not in self.turn.call_ids:
             raise ConversionError(f"No tool call found for tool output with call_id {call_id}.")
         self.answered.add(call_id)
 
