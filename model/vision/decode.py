@@ -39,7 +39,7 @@ class ImageLimits:
     Attributes:
         max_bytes: encoded bytes.
         max_pixels: width times height as stored, read before any pixel is decoded; bounds what a small file may unpack
-            to, at most 4 bytes for each.
+            to, up to 16 bytes for each while it is decoded.
     """
 
     max_bytes: int = 32 * MIB
@@ -171,12 +171,19 @@ def _has_end(data: bytes) -> bool:
 def _rgb(image: Image) -> Pixels:
     image.load()
     if image.mode.startswith("I"):  # gray of 16 bits
-        gray = (np.asarray(image).astype(np.int64) + 128) // 257
-        return np.repeat(gray.clip(0, 255).astype(np.uint8)[..., None], 3, axis=2)
+        return _rounded(np.asarray(image))
     transparent = image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
     if not transparent:
         return np.array(image.convert("RGB"))
     return _composite(np.asarray(image.convert("RGBA")))
+
+
+def _rounded(gray: npt.NDArray[np.integer[Any]]) -> Pixels:
+    """RGB of 16 bits of gray, row by row to bound the memory."""
+    made = np.empty((*gray.shape, 3), np.uint8)
+    for source, target in zip(gray, made, strict=True):
+        target[:] = ((source.astype(np.int64) + 128) // 257).clip(0, 255)[:, None]
+    return made
 
 
 def _composite(pixels: Pixels) -> Pixels:

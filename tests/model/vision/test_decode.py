@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import time
+import tracemalloc
 import zlib
 from typing import Any
 
@@ -194,6 +195,20 @@ def test_limits_are_the_last_values_that_pass() -> None:
     with pytest.raises(ImageError, match="70 x 60 pixels"):
         decode_image(data, ImageLimits(len(data), 60 * 70 - 1))
     assert (LIMITS.max_bytes, LIMITS.max_pixels) == (32 << 20, 8192**2)
+
+
+@pytest.mark.parametrize("shape", [(1024, 1024), (1024, 1024, 4)], ids=["gray of 16 bits", "with alpha"])
+def test_decoding_holds_few_bytes_per_pixel_beside_pillow(shape: tuple[int, ...]) -> None:
+    """What the limit of pixels lets in has to fit into memory: no array of wide integers over the whole image."""
+    data = saved(Image.fromarray(np.zeros(shape, np.uint16 if len(shape) == 2 else np.uint8)))
+    decode_image(data)
+    tracemalloc.start()
+    try:
+        decode_image(data)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= 9 * 1024 * 1024
 
 
 def test_without_pillow_the_message_names_the_extra() -> None:
