@@ -39,8 +39,8 @@ class PromptImage:
         start, end: positions of its tokens in the sequence.
         image: what is encoded.
         embeds: tensor of its embeddings, from the first step that computes a part of it until the last sample has
-            computed all of it.
-        waiting: keys of samples that have not computed all of it yet.
+            computed all of it or has ended.
+        waiting: keys of samples that have not computed all of it yet, or have to do so again.
     """
 
     start: int
@@ -59,9 +59,13 @@ class PromptImage:
     def computed(self, key: int, end: int) -> None:
         """Takes note that a sample is computed up to `end`."""
         if end >= self.end:
-            self.waiting.discard(key)
-            if not self.waiting:
-                self.embeds = None
+            self.let_go(key)
+
+    def let_go(self, key: int) -> None:
+        """A sample needs its embeddings no more: it has computed them all, or has ended."""
+        self.waiting.discard(key)
+        if not self.waiting:
+            self.embeds = None
 
 
 class ImageReader:

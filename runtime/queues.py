@@ -57,12 +57,16 @@ class Queues:
     def requeue(self, request: Request) -> None:
         """Back to its place in the queue, mostly the front, to be computed again from its first token."""
         request.release()
+        for image in request.images:
+            image.waiting.add(request.key)
         self.running.remove(request)
         self.waiting.insert(self._place(request.key), request)
 
     def remove(self, request: Request) -> None:
         """Gives its resources back and forgets it."""
         request.release()
+        for image in request.images:
+            image.let_go(request.key)
         (self.running if request in self.running else self.waiting).remove(request)
 
     def check_conservation(self) -> None:

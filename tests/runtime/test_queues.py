@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from deepinfer.runtime.images import PromptImage
 from deepinfer.runtime.params import SamplingParams
 from deepinfer.runtime.pool import PoolError
 from deepinfer.runtime.queues import Queues
@@ -41,6 +43,22 @@ def test_the_order_of_submission_survives_any_way_in_and_out(queues: Queues) -> 
     queues.remove(queues.running[0])
     queues.remove(queues.waiting[2])
     assert keys(queues) == [0, 2, 4, 5]
+
+
+def test_images_are_held_for_whoever_starts_again_and_not_for_who_has_ended(queues: Queues) -> None:
+    image = PromptImage(1, cast(Any, SimpleNamespace(plan=SimpleNamespace(tokens=2))))
+    for one in list(queues.waiting)[:2]:
+        one.images = [image]
+        image.waiting.add(one.key)
+    first, second = queues.admit(0), queues.admit(1)
+    for one in (first, second):
+        image.computed(one.key, 3)
+    queues.requeue(first)
+    image.embeds = "made again, half read"
+    image.computed(second.key, 4)
+    assert image.embeds is not None, "its neighbour decodes meanwhile"
+    queues.remove(first)
+    assert image.embeds is None and not image.waiting
 
 
 def test_a_snapshot_holds_what_may_run(queues: Queues) -> None:
