@@ -102,7 +102,7 @@ REPLAY_ROWS = define(
         of local row i of that layout lies in the ranks' contributions one after another, rank * kept + its number
         there; -1 for padding and behind the last sequence. So gather(contributions of all ranks)[inverse] are the rows
         that this rank computes from the boundary on. Every rank's contribution is at most `kept`, the local rows of the
-        new layout at most `rows`.""",
+        new layout at most `rows`; a step has at most 2^24 rows.""",
     numerics=Exact(),
     cost=lambda d: Cost(flops=0, bytes=8 * d["S"] + 4 * d["kept"] + 4 * d["rows"]),
     samples=samples.replay_rows,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ...hal.errors import ContractError
 from ...hal.registry import kernel
-from ...ops.spec import WeightHandle
+from ...ops.spec import SPECS, WeightHandle
 from .common import finish, widths
 from .hyper_connections import hc_collapse
 from .index import block_entries, index_score, index_score_blocks, topk_select
@@ -61,10 +62,13 @@ def index_topk(
     out: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, Tensor]:
     where = (visible, row_seq, block_table, ratio)
-    if blocks is None:
-        scores = index_score(query, head_weight, pages, *where, entries, None)
-    else:
-        scores = index_score_blocks(query, head_weight, pages, blocks, *where, block_size, None)
+    try:
+        if blocks is None:
+            scores = index_score(query, head_weight, pages, *where, entries, None)
+        else:
+            scores = index_score_blocks(query, head_weight, pages, blocks, *where, block_size, None)
+    except ContractError as error:  # the caller knows this op only
+        raise SPECS["index_topk"].error(error.message) from error
     seen = torch.where(row_seq >= 0, visible, 0)
     indices = topk_select(scores, seen, k, blocks, block_size, None)
     lane = indices.long().clamp(min=0)

@@ -12,6 +12,9 @@ from ...ops.spec import SPECS
 from .common import check_index, finish
 from .step import check_lengths
 
+MOST_ROWS = 1 << 24
+"""Rows of a step: as the specification says. Every row is laid out here, also those that do not go on."""
+
 
 class Layout(NamedTuple):
     """Local rows of one rank, int64: sequence, token, and whether the row stands for one."""
@@ -81,8 +84,9 @@ def replay_rows(
     query_len: Tensor, keep_len: Tensor, ranks: int, own: int, kept: int, rows: int, out: tuple[Tensor, Tensor] | None
 ) -> tuple[Tensor, Tensor]:
     op, count, keep = "replay_rows", query_len.long(), keep_len.long()
-    check_index(op, "query_len", query_len, 2**31)
-    check_index(op, "keep_len", keep_len, 2**31)
+    check_index(op, "query_len", query_len, MOST_ROWS + 1)
+    check_index(op, "sum of query_len", count.sum(), MOST_ROWS + 1)
+    check_index(op, "keep_len", keep_len, MOST_ROWS + 1)
     if bool((keep > count).any()):
         raise SPECS[op].error("keep_len is larger than query_len; a sequence keeps rows that it has")
     begin = count.cumsum(0) - count
