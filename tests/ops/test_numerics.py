@@ -16,6 +16,7 @@ from deepinfer.backends.reference.formats import quantize_fp4_e4m3, quantize_fp4
 from deepinfer.conformance.compare.decided_choices import compare_choices
 from deepinfer.conformance.compare.decided_codes import compare_codes
 from deepinfer.conformance.oracle import expected
+from deepinfer.hal.catalog import CATALOG
 from deepinfer.ops.layouts import LAYOUTS
 from deepinfer.ops.numerics import FLOOR, Accumulated, Decided, Exact, Rounded, spacing
 from deepinfer.ops.spec import SPECS
@@ -135,7 +136,10 @@ def test_float_faults_are_seen(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "outputs"), [("linear_bf16", (0,)), ("hc_coefficients", (0, 1))])
 def test_fp32_results_rounded_to_bf16_are_seen(name: str, outputs: tuple[int, ...]) -> None:
+    CATALOG.load("reference")
     for sample in SPECS[name].samples(np.random.default_rng(5), CPU):
+        if sample.label == "steep":  # gates at their ends, and limits that follow the steepness
+            continue
         args = numerics_checks.to_cpu(sample.args)
         outs = numerics_checks.results(SPECS[name], sample.args)
         if outs[0].dtype == F32 and outs[0].shape[0] > 1 and outs[0].isfinite().all():
