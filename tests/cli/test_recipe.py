@@ -233,15 +233,24 @@ def test_web_serves_until_it_is_interrupted() -> None:
     import urllib.request
 
     command = [sys.executable, "-m", "deepinfer", "recipe", "web"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", url)
-        with urllib.request.urlopen(url, timeout=20) as answer:
-            assert b"deepinfer recipe" in answer.read()
-        time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 0
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        # A process started in the background inherits an ignored SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", url)
+            with urllib.request.urlopen(url, timeout=20) as answer:
+                assert b"deepinfer recipe" in answer.read()
+            time.sleep(0.1)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=20) == 0
+        finally:
+            process.kill()
 
 
 def test_rendering_loads_no_torch() -> None:
