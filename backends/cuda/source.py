@@ -1,0 +1,263 @@
+"""Kernels in CUDA C++ (the files in `source/`): compiled by NVRTC, kept by content, launched through the driver.
+
+    SCALE = SourceKernel("scale.cu", "scale", "PPfi", threads=256, defines={"WIDTH": 512})
+    SCALE.launch((rows, 1, 1), x.device.index, x.data_ptr(), out.data_ptr(), 2.0, rows)
+
+Nothing is built or loaded before the first launch; `build` compiles ahead of time, without a GPU. A launch goes to
+torch's current stream of the device and may be captured in a graph.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import json
+import os
+import struct
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...hal import env
+from ...hal.errors import BackendError, InvalidArgumentError, KernelError
+from . import nvrtc
+
+FOLDER = Path(__file__).parent / "source"
+"""Where the sources lie."""
+
+_KINDS = {"P": "P", "i": "i", "I": "I", "q": "q", "Q": "Q", "f": "f"}
+_SHARED_LIMIT = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_FREE_SHARED = 48 << 10
+
+
+@dataclass(frozen=True)
+class Built:
+    """A compiled source.
+
+    Attributes:
+        path: the cubin. resources: what each kernel of it needs.
+    """
+
+    path: Path
+    resources: dict[str, nvrtc.Resources]
+
+
+def text_of(file: str) -> str:
+    """The text of a source, from its name in `source/`."""
+    return (FOLDER / file).read_text(encoding="utf-8")
+
+
+def digest(file: str) -> str:
+    """SHA-256 of a source's text: what a recorded run on a GPU names."""
+    return hashlib.sha256(text_of(file).encode()).hexdigest()
+
+
+def cache_folder() -> Path:
+    """Where cubins are kept: DEEPINFER_JIT_CACHE_DIR, else the user's cache directory."""
+    root = env.get("DEEPINFER_JIT_CACHE_DIR")
+    base = (
+        Path(str(root)) if root else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "deepinfer", "jit")
+    )
+    return base / "cuda_source"
+
+
+def build(file: str, arch: str, options: tuple[str, ...] = (), folder: Path | None = None) -> Built:
+    """The cubin of a source: from the cache, else compiled and kept there.
+
+    Args:
+        file: name in `source/`. arch: such as 'sm_90a'. options: as for NVRTC.
+        folder: cache to use; None for `cache_folder()`.
+
+    Raises:
+        KernelError: the source does not compile, or compiling is forbidden (`jit.no_compile`).
+        BackendError: NVRTC is not installed, and the cache has no such cubin.
+    """
+    text = text_of(file)
+    folder = folder or cache_folder()
+    known = _cached(folder, file, text, arch, options)
+    if known:
+        return known
+    jit = sys.modules.get(f"{__package__}.jit")
+    if jit is not None and jit._frozen:
+        raise KernelError(f"{file} ({arch}, {' '.join(options)}) is not compiled, and {jit._frozen}")
+    cubin, log = nvrtc.compile_text(text, file, arch, options)
+    found = nvrtc.resources(log)
+    path = folder / _name(file, text, arch, options, nvrtc.version())
+    _write(path.with_suffix(".json"), json.dumps({k: vars(v) for k, v in found.items()}).encode())
+    _write(path, cubin)
+    return Built(path, found)
+
+
+def _cached(folder: Path, file: str, text: str, arch: str, options: tuple[str, ...]) -> Built | None:
+    """A kept cubin of this compiler; of any compiler where there is none, as with binaries made ahead of time."""
+    try:
+        versions = [nvrtc.version()]
+    except BackendError:
+        pattern = _name(file, text, arch, options, "*")
+        versions = [path.name.split(".nvrtc")[1].removesuffix(".cubin") for path in sorted(folder.glob(pattern))[-1:]]
+    for version in versions:
+        path = folder / _name(file, text, arch, options, version)
+        if path.is_file() and path.with_suffix(".json").is_file():
+            report = json.loads(path.with_suffix(".json").read_text())
+            return Built(path, {k: nvrtc.Resources(**v) for k, v in report.items()})
+    return None
+
+
+def _name(file: str, text: str, arch: str, options: tuple[str, ...], version: str) -> str:
+    key = hashlib.sha256("\0".join([text, arch, *options]).encode()).hexdigest()[:32]
+    return f"{Path(file).stem}-{key}.nvrtc{version}.cubin"
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all: processes that build the same thing at once do not see halves."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+class SourceKernel:
+    """One kernel of one source, for one set of defines.
+
+    Args:
+        file: name in `source/`, or a path.
+        entry: name of the `extern "C" __global__` function.
+        signature: one letter per parameter, as in `struct`: P pointer, i and I 32 bits, q and Q 64 bits, f fp32.
+        threads: threads per block.
+        shared: bytes of dynamic shared memory per block.
+        defines: macros, passed as -DNAME=VALUE.
+        options: more options of NVRTC, such as '-fmad=false'.
+        archs: chips it compiles for, as in `register.ARCHS`.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        entry: str,
+        signature: str,
+        *,
+        threads: int,
+        shared: int = 0,
+        defines: Mapping[str, int | str] | None = None,
+        options: tuple[str, ...] = (),
+        archs: tuple[str, ...] = ("sm_90", "sm_100"),
+    ) -> None:
+        unknown = set(signature) - set(_KINDS)
+        if unknown:
+            raise InvalidArgumentError("signature", signature, f"letters of {''.join(_KINDS)}")
+        self.file, self.entry, self.threads, self.shared, self.archs = file, entry, threads, shared, archs
+        self.options = (*(f"-D{k}={v}" for k, v in (defines or {}).items()), *options)
+        self.signature = signature
+        self._pack = struct.Struct("@" + signature)
+        self._functions: dict[int, int] = {}
+        self._local = threading.local()
+        self._lock = threading.Lock()
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.entry}({' '.join(self.options)})"
+
+    def build(self, arch: str, folder: Path | None = None) -> Built:
+        """Compile for a chip, 'sm_90' or 'sm_100', with that chip's own instructions. See `build`."""
+        if arch not in self.archs:
+            raise InvalidArgumentError("arch", arch, f"{', '.join(self.archs)} ({self.file})")
+        return build(self.file, f"{arch}a", self.options, folder)
+
+    def launch(self, grid: tuple[int, int, int], device: int, *args: Any) -> None:
+        """Launch on torch's current stream of a device.
+
+        Args:
+            grid: blocks. device: its index. args: numbers, in the order of the signature; `data_ptr()` of tensors.
+
+        Raises:
+            InvalidArgumentError: an argument does not fit its type.
+            KernelError: the kernel cannot be built, loaded or launched.
+        """
+        function = self._functions.get(device) or self._load(device)
+        buffer = self._local.__dict__.get("buffer") or self._buffer()
+        try:
+            self._pack.pack_into(buffer[0], 0, *args)
+        except struct.error as error:
+            raise InvalidArgumentError(f"{self.entry}: arguments", args, f"{self.signature} ({error})") from None
+        current = torch._C._cuda_getDevice()
+        if current != device:
+            torch._C._cuda_setDevice(device)
+        try:
+            status = _driver().cuLaunchKernel(
+                function, *grid, self.threads, 1, 1, self.shared, _stream(device), None, buffer[1]
+            )
+        finally:
+            if current != device:
+                torch._C._cuda_setDevice(current)
+        if status:
+            raise KernelError(f"{self} with grid {grid} is not launched: {_message(status)}")
+
+    def _buffer(self) -> tuple[Any, Any, Any]:
+        """Memory of this thread that the driver reads the arguments from, and the list that points to it."""
+        data = ctypes.create_string_buffer(max(1, self._pack.size))
+        size = ctypes.c_size_t(self._pack.size)
+        # CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END
+        extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(data), 2, ctypes.addressof(size), 0)
+        self._local.buffer = found = (data, extra, size)
+        return found
+
+    def _load(self, device: int) -> int:
+        """The function on a device, loaded once."""
+        with self._lock:
+            if device in self._functions:
+                return self._functions[device]
+            major, minor = torch.cuda.get_device_capability(device)
+            with torch.cuda.device(device):
+                torch.cuda.current_stream()  # makes torch's context current in this thread
+                built = self.build(f"sm_{major}{minor}")
+                function = _function(built.path.read_bytes(), self.entry)
+                if self.shared > _FREE_SHARED:
+                    status = _driver().cuFuncSetAttribute(function, _SHARED_LIMIT, self.shared)
+                    _ok(status, f"{self}: {self.shared} bytes of shared memory")
+            self._functions[device] = function.value or 0
+            return self._functions[device]
+
+
+def _function(cubin: bytes, entry: str) -> ctypes.c_void_p:
+    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    _ok(_driver().cuModuleLoadData(ctypes.byref(module), cubin), "cuModuleLoadData")
+    _ok(_driver().cuModuleGetFunction(ctypes.byref(function), module, entry.encode()), f"cuModuleGetFunction {entry}")
+    return function
+
+
+@functools.cache
+def _driver() -> ctypes.CDLL:
+    try:
+        lib = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        raise BackendError("NVIDIA's driver is not installed (no libcuda.so.1)") from None
+    number = ctypes.c_uint
+    lib.cuLaunchKernel.argtypes = [ctypes.c_void_p, *[number] * 7, *[ctypes.c_void_p] * 3]
+    lib.cuFuncSetAttribute.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
+    return lib
+
+
+def _stream(device: int) -> int:
+    return int(torch._C._cuda_getCurrentRawStream(device))
+
+
+def _ok(status: int, what: str) -> None:
+    if status:
+        raise KernelError(f"{what}: {_message(status)}")
+
+
+def _message(status: int) -> str:
+    text = ctypes.c_char_p()
+    _driver().cuGetErrorString(status, ctypes.byref(text))
+    return f"{(text.value or b'unknown error').decode()} ({status})"
