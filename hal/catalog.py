@@ -32,6 +32,7 @@ _PACKAGE = __package__.rpartition(".")[0]
 # The entry points of this repository, for a source tree without metadata.
 BUILT_IN: Mapping[str, str] = {
     "reference": f"{_PACKAGE}.backends.reference:backend",
+    "cuda": f"{_PACKAGE}.backends.cuda:backend",
 }
 
 log = logging.getLogger(__name__)

@@ -10,6 +10,9 @@ from pathlib import Path
 # Before torch is imported. The tests' tensors are small: a second thread only waits, and on a busy machine it spins.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Before triton is imported: without a GPU its kernels run in the interpreter. Compiling is tried in child processes.
+if not any(Path("/dev").glob("nvidia[0-9]*")):
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 import pytest
 

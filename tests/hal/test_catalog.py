@@ -272,7 +272,7 @@ def catalog(monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
     monkeypatch.delenv("DEEPINFER_ACCELERATOR", raising=False)
     env.rearm("DEEPINFER_ACCELERATOR")
     monkeypatch.setattr(module, "detect", list)
-    yield Catalog(registry=Registry())
+    yield Catalog({"reference": BUILT_IN["reference"]}, Registry())
     env.rearm("DEEPINFER_ACCELERATOR")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import deepinfer
+from deepinfer.hal.catalog import BUILT_IN
 
 FOLDERS = ("backends", "conformance", "hal", "model", "ops", "recipe", "runtime")
 
@@ -65,9 +66,10 @@ def test_the_command_and_the_distribution_state_that_version() -> None:
     assert installed == deepinfer.__version__
 
 
-def test_only_reference_registers_as_a_backend(root: Path) -> None:
+def test_the_backends_of_the_repository_register_through_the_door_of_plugins(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    assert project["entry-points"]["deepinfer.backends"] == {"reference": "deepinfer.backends.reference:backend"}
+    assert project["entry-points"]["deepinfer.backends"] == BUILT_IN
+    assert set(BUILT_IN) == {"reference", "cuda"}
 
 
 def test_public_names_are_lazy_and_unknown_ones_are_errors() -> None:
