@@ -11,6 +11,7 @@ Differences from Triton's own decorator, all for kernels that never compile whil
 * An integer argument is 32 bits wide, unless it is annotated `tl.int64`; one that does not fit is refused by name.
   Triton would compile again for a value of 2^31.
 * Tensors are specialised by dtype and by whether they begin on a 16-byte boundary, as ops do.
+* Products and sums are not contracted, unless a launch says `enable_fp_fusion=True`.
 * Binaries are kept by content, and `no_compile` turns any further compilation into an error. See `cache`.
 
 With TRITON_INTERPRET=1 in the environment before triton is imported, kernels run in Triton's interpreter, on CPU
@@ -39,6 +40,9 @@ INTERPRETED = bool(knobs.runtime.interpret)
 
 _INTEGERS = {"i8": 7, "i16": 15, "i32": 31, "i64": 63, "u8": 8, "u16": 16, "u32": 32, "u64": 64}
 _LAUNCH_OPTIONS = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion", "launch_pdl"})
+
+_DEFAULTS = {"enable_fp_fusion": False}
+"""Options that do not follow Triton's defaults, which change: no contraction unless a kernel asks for it."""
 
 _frozen = ""
 
@@ -209,6 +213,7 @@ def compiled(
         for i, p in enumerate(kernel.params)
         if signature[p.name].startswith("*") and not types[p.name].endswith(":1")
     }
+    options = {**_DEFAULTS, **options}
     source = ASTSource(kernel, signature, constants, attrs)
     return triton.compile(source, target=target, options=options)
 

@@ -106,7 +106,7 @@ def e4m3_to_f32(code):
         magnitude = (code & 0x7F).to(tl.uint32)
         value = from_bits(magnitude << 20) * 1.329227995784916e36  # 2^120 moves the exponent's bias from 7 to 127
         value = tl.where(magnitude == 0x7F, float("nan"), value)
-        return tl.where((code & 0x80) != 0, -value, value)
+        return from_bits(value.to(tl.uint32, bitcast=True) | ((code & 0x80).to(tl.uint32) << 24))
     else:
         return code.to(tl.float8e4nv, bitcast=True).to(tl.float32)
 
