@@ -1,0 +1,196 @@
+"""Index queries and scores. The kernels are in `index_kernels.py`; top-k and candidate blocks in `topk_kernels.py`."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...hal.registry import Signature
+from ...ops.layouts import FP4_32_INDEX, entries_per_page
+from . import index_kernels as device
+from .kv import pack_rows, whole_rows
+from .register import kernel
+from .strides import alignment, power_of_two
+
+TILE = 128
+"""Entries of a tile."""
+TILES = 8
+"""Tiles of a program that keeps a row and lets keys pass by."""
+SHARED_ROWS = 2
+"""From so many rows per sequence on, a program keeps keys and lets rows pass by."""
+FEW, MANY = 8, 64
+"""Rows of such a program: of drafts, of a prompt."""
+TOGETHER = 2
+"""Rows that meet the keys in one product."""
+
+
+def packed_widths(signature: Signature) -> str | None:
+    """Queries are whole records of up to 512 channels, and a row's heads fit a tile."""
+    width, heads = signature.dims["qb"], signature.dims["H"]
+    if width <= 0 or width % 17 or width // 17 * 32 > 512:
+        return f"qb must be a multiple of 17 (16 bytes of codes and a scale) up to 272, got {width}"
+    return None if 1 <= heads <= 128 else f"H must be 1 to 128, got {heads}"
+
+
+def _sizes(query: Tensor) -> dict[str, int]:
+    """Constants that follow from the widths of the query."""
+    heads, width = query.shape[1], query.shape[2]
+    codes = width // 17 * 16
+    return {
+        "HEADS": heads,
+        "HEADS_PADDED": power_of_two(heads, least=16),
+        "CODES": codes,
+        "CODES_PADDED": power_of_two(codes),
+    }
+
+
+def query_bytes(query: Tensor, *_: object) -> int:
+    """Scratch: the queries unpacked to bf16, heads and channels padded to powers of two."""
+    sizes = _sizes(query)
+    return query.shape[0] * sizes["HEADS_PADDED"] * 2 * sizes["CODES_PADDED"] * 2
+
+
+def _unpack_query(query: Tensor, sizes: dict[str, int], workspace: Tensor | None) -> Tensor:
+    """The queries in bf16, in scratch memory."""
+    size = query_bytes(query)
+    if workspace is None:
+        workspace = torch.empty(size, dtype=torch.uint8, device=query.device)
+    unpacked = workspace[:size].view(torch.bfloat16)
+    lines, block = query.shape[0] * sizes["HEADS_PADDED"], 32
+    grid = (-(-lines // block),)
+    device.unpack_query_kernel[grid](query, unpacked, lines, **sizes, BLOCK=block, num_warps=4)
+    return unpacked
+
+
+@kernel("index_query_pack", version=0, supports=whole_rows("di", 32, rotary=True))
+def index_query_pack(q: Tensor, positions: Tensor, table: Tensor, out: Tensor | None) -> Tensor:
+    if out is None:
+        width = FP4_32_INDEX.record_bytes(q.shape[2])
+        out = torch.empty((*q.shape[:2], width), dtype=torch.uint8, device=q.device)
+    pack_rows(q, positions, table, out, FP4_32_INDEX)
+    return out
+
+
+@kernel("index_score", version=0, supports=packed_widths, workspace=query_bytes)
+def index_score(
+    query: Tensor,
+    head_weight: Tensor,
+    pages: Tensor,
+    visible: Tensor,
+    row_seq: Tensor,
+    block_table: Tensor,
+    ratio: int,
+    entries: int,
+    out: Tensor | None,
+    workspace: Tensor | None = None,
+) -> Tensor:
+    rows = query.shape[0]
+    if out is None:
+        out = torch.empty((rows, entries), dtype=torch.bfloat16, device=query.device)
+    if not rows or not entries or not block_table.shape[0]:
+        return out
+    sizes = _sizes(query)
+    unpacked = _unpack_query(query, sizes, workspace)
+    if rows < SHARED_ROWS * block_table.shape[0]:
+        _score_rows(unpacked, head_weight, pages, None, visible, row_seq, block_table, ratio, 0, entries, out, sizes)
+        return out
+    align = alignment(pages)
+    group = MANY if rows >= MANY * block_table.shape[0] else FEW
+    tiles = -(-entries // TILE)
+    grid = (tiles * -(-rows // group),)
+    device.score_keys_kernel[grid](
+        unpacked,
+        head_weight,
+        pages,
+        visible,
+        row_seq,
+        block_table,
+        out,
+        rows,
+        entries,
+        tiles,
+        block_table.shape[1],
+        pages.stride(0) // align,
+        **sizes,
+        ENTRIES=entries_per_page(ratio),
+        ALIGN=align,
+        BLOCK_E=TILE,
+        GROUP=group,
+        ROWS=TOGETHER,
+        num_warps=4,
+        num_stages=3,
+        enable_fp_fusion=False,
+    )
+    return out
+
+
+@kernel("index_score_blocks", version=0, supports=packed_widths, workspace=query_bytes)
+def index_score_blocks(
+    query: Tensor,
+    head_weight: Tensor,
+    pages: Tensor,
+    blocks: Tensor,
+    visible: Tensor,
+    row_seq: Tensor,
+    block_table: Tensor,
+    ratio: int,
+    block_size: int,
+    out: Tensor | None,
+    workspace: Tensor | None = None,
+) -> Tensor:
+    rows, lanes = query.shape[0], blocks.shape[1] * block_size
+    if out is None:
+        out = torch.empty((rows, lanes), dtype=torch.bfloat16, device=query.device)
+    if not rows or not lanes or not block_table.numel():
+        return out
+    sizes = _sizes(query)
+    unpacked = _unpack_query(query, sizes, workspace)
+    _score_rows(
+        unpacked, head_weight, pages, blocks, visible, row_seq, block_table, ratio, block_size, lanes, out, sizes
+    )
+    return out
+
+
+def _score_rows(
+    unpacked: Tensor,
+    head_weight: Tensor,
+    pages: Tensor,
+    blocks: Tensor | None,
+    visible: Tensor,
+    row_seq: Tensor,
+    block_table: Tensor,
+    ratio: int,
+    block_size: int,
+    lanes: int,
+    out: Tensor,
+    sizes: dict[str, int],
+) -> None:
+    """Launch the kernel that keeps a row and lets keys pass by."""
+    align = alignment(pages)
+    parts = -(-lanes // (TILE * TILES))
+    device.score_rows_kernel[(visible.shape[0] * parts,)](
+        unpacked,
+        head_weight,
+        pages,
+        visible if blocks is None else blocks,
+        visible,
+        row_seq,
+        block_table,
+        out,
+        lanes,
+        parts,
+        block_table.shape[1],
+        pages.stride(0) // align,
+        BLOCK_SIZE=block_size,
+        **sizes,
+        ENTRIES=entries_per_page(ratio),
+        ALIGN=align,
+        BLOCK_E=TILE,
+        TILES=TILES,
+        num_warps=4,
+        num_stages=2,
+        enable_fp_fusion=False,
+    )
+
+
+assert device.SCALE_GROUP.value == FP4_32_INDEX.group // 2
