@@ -77,7 +77,13 @@ _SELECTION = [
         text="the user cache directory",
     ),
     _used("HF_MODEL_DIR", path(), None, "Model directory used where none is named."),
-    _planned("JIT_CACHE_DIR", path(), None, _CUDA, "Root of the caches of compiled kernels."),
+    _used(
+        "JIT_CACHE_DIR",
+        path(),
+        None,
+        "Root of the caches of compiled kernels.",
+        text="deepinfer/jit in the user cache directory",
+    ),
 ]
 
 _GROUPS = [

@@ -10,9 +10,11 @@ Differences from Triton's own decorator, all for kernels that never compile whil
 * Integers are not specialised by value: 1, 16 and 17 rows run the same binary. What is static is a `tl.constexpr`.
 * An integer argument is 32 bits wide, unless it is annotated `tl.int64`; one that does not fit is refused by name.
   Triton would compile again for a value of 2^31.
-* Tensors are specialised by dtype and by whether they begin on a 16-byte boundary, as ops do.
+* Tensors are specialised by dtype and by whether they begin on a 16-byte boundary, as ops do. Their parameters' names
+  end in `_ptr`; None is allowed there, and is a constant.
 * Products and sums are not contracted, unless a launch says `enable_fp_fusion=True`.
-* Binaries are kept by content, and `no_compile` turns any further compilation into an error. See `cache`.
+* Binaries are kept by content (`cache`), launched without Triton's driver (`launch`), and `no_compile` turns any
+  further compilation into an error.
 
 With TRITON_INTERPRET=1 in the environment before triton is imported, kernels run in Triton's interpreter, on CPU
 tensors.
@@ -21,28 +23,25 @@ tensors.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
-import triton
 from triton import knobs
-from triton._C.libtriton import native_specialize_impl
-from triton.backends.compiler import BaseBackend
-from triton.runtime.driver import driver
+from triton.backends.compiler import BaseBackend, GPUTarget
 from triton.runtime.interpreter import InterpretedFunction
-from triton.runtime.jit import JITFunction
+from triton.runtime.jit import JITFunction, KernelParam, mangle_type
 
 from ...hal.errors import InvalidArgumentError, KernelError
+from . import cache, launch
 
 INTERPRETED = bool(knobs.runtime.interpret)
 
-_INTEGERS = {"i8": 7, "i16": 15, "i32": 31, "i64": 63, "u8": 8, "u16": 16, "u32": 32, "u64": 64}
-_LAUNCH_OPTIONS = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion", "launch_pdl"})
+DEFAULTS: Mapping[str, Any] = {"num_warps": 4, "num_stages": 3, "enable_fp_fusion": False}
+"""Launch options where a launch does not say. They do not follow Triton's, which change."""
 
-_DEFAULTS = {"enable_fp_fusion": False}
-"""Options that do not follow Triton's defaults, which change: no contraction unless a kernel asks for it."""
+_OPTIONS = (*DEFAULTS, "maxnreg")
+_BITS = {"i8": 7, "i16": 15, "i32": 31, "i64": 63, "u8": 8, "u16": 16, "u32": 32, "u64": 64}
 
 _frozen = ""
 
@@ -55,6 +54,8 @@ def jit(fn: Callable[..., Any]) -> Any:
 @contextmanager
 def no_compile(because: str = "the warm-up is over") -> Iterator[None]:
     """In a with block, a launch that would have to compile is an error that names the kernel and its signature.
+
+    Loading a binary that the cache holds is allowed.
 
     Args:
         because: why nothing may compile, for the message.
@@ -73,20 +74,20 @@ def forbid_compiling(because: str) -> None:
     _frozen = because
 
 
-def check_options(name: str, options: dict[str, Any]) -> None:
+def check_options(kernel: str, options: Mapping[str, Any]) -> None:
     """Refuse a launch option that is none.
 
     Raises:
         InvalidArgumentError: names it, and those there are.
     """
     for option in options:
-        if option not in _LAUNCH_OPTIONS:
-            raise InvalidArgumentError(f"{name}: {option}", options[option], ", ".join(sorted(_LAUNCH_OPTIONS)))
+        if option not in _OPTIONS:
+            raise InvalidArgumentError(f"{kernel}: {option}", options[option], ", ".join(_OPTIONS))
 
 
 def integer_type(annotation: str) -> str:
     """Triton's type of an integer argument, by the annotation alone: 32 bits without one."""
-    return annotation if annotation in _INTEGERS else "i32"
+    return annotation if annotation in _BITS else "i32"
 
 
 def check_integer(kernel: str, name: str, value: int, kind: str) -> None:
@@ -95,33 +96,48 @@ def check_integer(kernel: str, name: str, value: int, kind: str) -> None:
     Raises:
         InvalidArgumentError: names the kernel, the argument and its range.
     """
-    low = 0 if kind.startswith("u") else -(1 << _INTEGERS[kind])
-    high = (1 << _INTEGERS[kind]) - 1
+    low = 0 if kind.startswith("u") else -(1 << _BITS[kind])
+    high = (1 << _BITS[kind]) - 1
     if not low <= value <= high:
         hint = "" if kind.endswith("64") else "; annotated tl.int64 it takes 64 bits"
         raise InvalidArgumentError(f"{kernel}: {name}", value, f"{low} to {high}{hint}")
 
 
+def _kinds(fn: Callable[..., Any]) -> dict[str, str]:
+    """Triton's name of each parameter's annotation: 'constexpr', a type, or '' where there is none."""
+    records = (KernelParam(i, p, False, False) for i, p in enumerate(inspect.signature(fn).parameters.values()))
+    return {r.name: "constexpr" if r.is_constexpr else r.annotation_type for r in records}
+
+
 class InterpretedKernel(InterpretedFunction):  # type: ignore[misc]
-    """A kernel in Triton's interpreter, with the integer widths of the compiled one."""
+    """A kernel in Triton's interpreter, with the integer widths and the refusals of the compiled one."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         super().__init__(fn)
-        self._kinds = _annotated(fn)
+        self.kinds = _kinds(fn)
 
     def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
-        positional = dict(zip(self.arg_names, args))
         check_options(self.__name__, {k: v for k, v in kwargs.items() if k not in self.arg_names})
-        named = {k: v for k, v in kwargs.items() if k in self.arg_names}
-        given = {k: self._as_declared(k, v) for k, v in {**positional, **named}.items()}
-        super().run(grid=grid, warmup=warmup, **given)
+        given = {**dict(zip(self.arg_names, args)), **{k: v for k, v in kwargs.items() if k in self.arg_names}}
+        super().run(grid=grid, warmup=warmup, **{k: self._as_declared(k, v) for k, v in given.items()})
 
     def _as_declared(self, name: str, value: Any) -> Any:
-        if type(value) is not int or self._kinds[name] == "constexpr":
+        _check_kind(self.__name__, name, self.kinds[name], value)
+        if type(value) is not int or self.kinds[name] == "constexpr":
             return value
-        kind = integer_type(self._kinds[name])
+        kind = integer_type(self.kinds[name])
         check_integer(self.__name__, name, value, kind)
-        return _scalar(value, kind) if kind != "i32" else value
+        return value if kind == "i32" else _scalar(value, kind)
+
+
+def _check_kind(kernel: str, name: str, kind: str, value: Any) -> None:
+    tensor, pointer = hasattr(value, "data_ptr"), name.endswith("_ptr")
+    if tensor and not pointer:
+        raise InvalidArgumentError(f"{kernel}: {name}", "a tensor", "a number; names of tensors end in _ptr")
+    if pointer and not tensor and value is not None:
+        raise InvalidArgumentError(f"{kernel}: {name}", value, "a tensor or None")
+    if not pointer and kind != "constexpr" and type(value) not in (int, float, bool):
+        raise InvalidArgumentError(f"{kernel}: {name}", value, "an int, a float or a bool")
 
 
 def _scalar(value: int, kind: str) -> Any:
@@ -134,141 +150,117 @@ def _scalar(value: int, kind: str) -> Any:
     return tl.tensor(TensorHandle(np.array([value], dtype=dtype.name), dtype), dtype)
 
 
-def _annotated(fn: Callable[..., Any]) -> dict[str, str]:
-    """Triton's name of each parameter's annotation, '' where there is none."""
-    from triton.runtime.jit import KernelParam
-
-    params = inspect.signature(fn).parameters.values()
-    kinds = {}
-    for i, param in enumerate(params):
-        record = KernelParam(i, param, False, False)
-        kinds[param.name] = "constexpr" if record.is_constexpr else record.annotation
-    return kinds
-
-
 class CompiledKernel(JITFunction):  # type: ignore[misc]
     """A kernel that Triton compiles. `kernel[grid](...)` goes through a launcher made for its parameters."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         super().__init__(fn)
-        self._ready: dict[Any, tuple[Any, Any, Any]] = {}
-        self._launch: Callable[..., Any] | None = None
+        self.kinds = _kinds(fn)
+        self._launcher: Callable[..., Any] | None = None
+        self._digest: str | None = None
+
+    @property
+    def cache_key(self) -> str:
+        """Digest of what the kernel is, without paths and line numbers."""
+        if self._digest is None:
+            self._digest = "recursion"  # for the duration, if it calls itself
+            self._digest = cache.source_digest(self)
+        return self._digest
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        if self._launch is None:
-            self._launch = _launcher(self)
-        return partial(self._launch, grid)
+        if self._launcher is None:
+            self._launcher = launch.launcher(self)
+        return launch.Bound(self._launcher, grid)
 
-    def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        raise NotImplementedError("launch with kernel[grid](...); compile ahead with `build.compile_case`")
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("launch with kernel[grid](...)")
 
-    def _prepare(self, key: Any, device: int, values: dict[str, Any], options: dict[str, Any]) -> tuple[Any, Any, Any]:
-        """Load or compile the binary of a launch that came for the first time."""
+    def prepare(self, device: int, values: Mapping[str, Any], options: Mapping[str, Any]) -> launch.Loaded:
+        """Load the binary for a launch that came for the first time on a device; compile it where there is none.
+
+        Raises:
+            InvalidArgumentError: an argument, or a launch option, that cannot be.
+            KernelError: it would have to compile, which `no_compile` forbids.
+        """
         check_options(self.__name__, options)
         types: dict[str, str] = {}
         constants: dict[str, Any] = {}
-        for param in self.params:
-            value = values[param.name]
-            if param.is_constexpr or value is None:
-                constants[param.name] = value
-                types[param.name] = "constexpr"
+        for name, kind in self.kinds.items():
+            value = values[name]
+            _check_kind(self.__name__, name, kind, value)
+            if kind == "constexpr" or value is None:
+                constants[name] = value
             elif type(value) is int:
-                types[param.name] = integer_type(param.annotation_type)
-                check_integer(self.__name__, param.name, value, types[param.name])
+                types[name] = integer_type(kind)
+                check_integer(self.__name__, name, value, types[name])
+            elif name.endswith("_ptr"):
+                launch.check_device(self.__name__, name, value, device)
+                types[name] = mangle_type(value) + ("" if value.data_ptr() % 16 == 0 else ":1")
             else:
-                kind, aligned = native_specialize_impl(BaseBackend, value, False, True, True)
-                types[param.name] = (param.annotation_type or kind) if not kind.startswith("*") else kind
-                if kind.startswith("*") and aligned != "D":
-                    types[param.name] += ":1"
-        binary = compiled(self, driver.active.get_current_target(), types, constants, options)
-        found = self._ready[key] = binary.run, binary.function, binary.packed_metadata
-        return found
+                types[name] = kind or mangle_type(value)
+        binary = binary_of(self, launch.arch(device), types, constants, options)
+        passed = [
+            types[n].removesuffix(":1") if n in types else None for n, k in self.kinds.items() if k != "constexpr"
+        ]
+        return launch.load(binary, device, passed)
+
+    def refuse(self, values: Mapping[str, Any]) -> None:
+        """Name the argument that does not fit its type.
+
+        Raises:
+            InvalidArgumentError: always.
+        """
+        for name, kind in self.kinds.items():
+            if type(values[name]) is int and kind != "constexpr":
+                check_integer(self.__name__, name, values[name], integer_type(kind))
+        raise InvalidArgumentError(f"{self.__name__}: arguments", dict(values), "numbers that fit their types")
 
 
-def compiled(
-    kernel: CompiledKernel, target: Any, types: dict[str, str], constants: dict[str, Any], options: dict[str, Any]
-) -> Any:
-    """The binary of a kernel for a target, from the cache where it is there.
+def binary_of(
+    kernel: CompiledKernel,
+    arch: int,
+    types: Mapping[str, str],
+    constants: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> cache.Binary:
+    """The binary of a kernel, from the cache where it is there, else compiled and kept. Needs no GPU.
 
     Args:
         kernel: what to compile.
-        target: triton's GPUTarget.
+        arch: 90 or 100.
         types: Triton's type of every argument that is no constant, such as '*bf16' and 'i32'. Pointers are taken as
             aligned to 16 bytes; ':1' after the type says that one is not.
-        constants: values of the `tl.constexpr` arguments and of optional ones that are None.
-        options: launch options.
+        constants: values of the `tl.constexpr` arguments, and None for optional pointers that are absent.
+        options: launch options; `DEFAULTS` fill in.
 
     Raises:
         KernelError: it would have to compile, and `no_compile` forbids it.
     """
-    if _frozen:
-        raise KernelError(f"{describe(kernel, types, constants, options)} is not compiled, and {_frozen}")
-    from triton.backends.compiler import BaseBackend as Base
+    options = {**DEFAULTS, **options}
+    name = cache.key(kernel, types, constants, options, arch)
+    found = cache.load(name)
+    if found is None:
+        if _frozen:
+            raise KernelError(f"{describe(kernel, types, constants, options)} is not compiled, and {_frozen}")
+        found = cache.compile_source(_source(kernel, types, constants), GPUTarget("cuda", arch, 32), dict(options))
+        cache.store(name, found)
+    return found
+
+
+def _source(kernel: CompiledKernel, types: Mapping[str, str], constants: Mapping[str, Any]) -> Any:
     from triton.compiler import ASTSource
 
-    signature = {p.name: types[p.name].removesuffix(":1") if p.name in types else "constexpr" for p in kernel.params}
-    signature.update(dict.fromkeys(constants, "constexpr"))
+    signature = {name: types.get(name, "constexpr").removesuffix(":1") for name in kernel.kinds}
     attrs = {
-        (i,): Base.parse_attr("D")
-        for i, p in enumerate(kernel.params)
-        if signature[p.name].startswith("*") and not types[p.name].endswith(":1")
+        (i,): BaseBackend.parse_attr("D")
+        for i, name in enumerate(kernel.kinds)
+        if signature[name].startswith("*") and not types[name].endswith(":1")
     }
-    options = {**_DEFAULTS, **options}
-    source = ASTSource(kernel, signature, constants, attrs)
-    return triton.compile(source, target=target, options=options)
+    return ASTSource(kernel, signature, dict(constants), attrs)
 
 
-def describe(kernel: Any, types: dict[str, str], constants: dict[str, Any], options: dict[str, Any]) -> str:
+def describe(kernel: Any, types: Mapping[str, str], constants: Mapping[str, Any], options: Mapping[str, Any]) -> str:
     """A kernel and one signature of it, in words."""
-    arguments = [f"{k}: {v}" for k, v in types.items() if k not in constants]
-    arguments += [f"{k}={v}" for k, v in constants.items()]
+    arguments = [f"{k}: {v}" for k, v in types.items()] + [f"{k}={v}" for k, v in constants.items()]
     chosen = ", ".join(f"{k}={v}" for k, v in options.items())
-    return f"kernel {kernel.__module__}.{kernel.__name__}({', '.join(arguments)}){f' with {chosen}' if chosen else ''}"
-
-
-_LAUNCHER = """
-def launch(grid, {parameters}, **options):
-    device = current_device()
-    key = (device, {key}, *options.items())
-    found = ready.get(key)
-    if found is None:
-        found = prepare(key, device, {{{values}}}, options)
-    if callable(grid):
-        grid = grid({{{values}}})
-    size = len(grid)
-    run, function, metadata = found
-    run(grid[0], grid[1] if size > 1 else 1, grid[2] if size > 2 else 1, stream(device), function, metadata,
-        None, None, None, {names})
-"""
-
-
-def _launcher(kernel: CompiledKernel) -> Callable[..., Any]:
-    """The function behind `kernel[grid]`: finds the binary by dtypes, alignment and constants, and launches it.
-
-    Its text is made for the parameters of the kernel, as in Triton, since a loop over them costs more than the launch.
-    """
-    space: dict[str, Any] = {
-        "ready": kernel._ready,
-        "prepare": kernel._prepare,
-        "current_device": driver.active.get_current_device,
-        "stream": driver.active.get_current_stream,
-        "kind": native_specialize_impl,
-        "Base": BaseBackend,
-        "int": int,
-    }
-    parameters, key = [], []
-    for param in kernel.params:
-        name = param.name
-        default = f"default_{name}"
-        space[default] = param.default
-        parameters.append(f"{name}={default}" if param.has_default else name)
-        if param.is_constexpr:
-            key.append(f"{name}.__class__, {name}")  # 1, 1.0 and True are equal, and not the same constant
-        elif param.annotation_type not in _INTEGERS:
-            key.append(f"kind(Base, {name}, False, {name}.__class__ is not int, True)")
-    names = ", ".join(p.name for p in kernel.params)
-    values = ", ".join(f"'{p.name}': {p.name}" for p in kernel.params)
-    text = _LAUNCHER.format(parameters=", ".join(parameters), key=", ".join(key) or "0", values=values, names=names)
-    exec(compile(text, f"<launcher of {kernel.__name__}>", "exec"), space)
-    launch: Callable[..., Any] = space["launch"]
-    return launch
+    return f"kernel {kernel.__module__}.{kernel.__name__}({', '.join(arguments)}) with {chosen}"

@@ -1,0 +1,288 @@
+"""Loading binaries and launching them: through NVIDIA's driver, without Triton's, whose launcher is C that it compiles.
+
+The launcher of a kernel is Python text made for its parameters, since a loop over them costs more than the launch. It
+finds the binary by device, dtypes, alignment, constants and options; lays the arguments out as the kernel reads them;
+and calls the driver on torch's current stream of the device. It may be captured in a graph.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+import torch
+
+from ...hal.errors import BackendError, DeviceFaultError, InvalidArgumentError, KernelError
+from .cache import Binary
+
+# How arguments lie in memory, by Triton's type. Pointers have 8 bytes.
+_LAYOUT = {
+    "u1": "?", "i1": "?", "i8": "b", "u8": "B", "i16": "h", "u16": "H", "i32": "i", "u32": "I", "i64": "q", "u64": "Q",
+    "fp32": "f", "fp64": "d",
+}  # fmt: skip
+_SHARED_LIMIT = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_FREE_SHARED = 48 << 10
+_OUT_OF_RESOURCES = 701
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A binary on a device, ready to launch.
+
+    Attributes:
+        function: the driver's handle. threads, shared: per block. pack: lays arguments out.
+        scratch: bytes of global memory per block.
+        pick: takes the arguments that are passed from all of them; None where it is all.
+        binary: where it came from.
+    """
+
+    function: int
+    threads: int
+    shared: int
+    pack: struct.Struct
+    scratch: int
+    pick: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None
+    binary: Binary
+
+
+class Driver:
+    """The few functions of NVIDIA's driver that are needed. Tests put another one in `driver`'s place."""
+
+    def __init__(self) -> None:
+        try:
+            lib = ctypes.CDLL("libcuda.so.1")
+        except OSError:
+            raise BackendError("NVIDIA's driver is not installed (no libcuda.so.1)") from None
+        number, pointer = ctypes.c_uint, ctypes.c_void_p
+        lib.cuLaunchKernel.argtypes = [pointer, *[number] * 7, pointer, pointer, pointer]
+        lib.cuFuncSetAttribute.argtypes = [pointer, ctypes.c_int, ctypes.c_int]
+        self._lib = lib
+        self.launch = lib.cuLaunchKernel
+
+    def load(self, cubin: bytes, name: str, shared: int) -> int:
+        """The handle of a function, on the current context."""
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self.check(self._lib.cuModuleLoadData(ctypes.byref(module), cubin), f"{name} is not loaded")
+        found = self._lib.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
+        self.check(found, f"{name} is not in its binary")
+        if shared > _FREE_SHARED:
+            status = self._lib.cuFuncSetAttribute(function, _SHARED_LIMIT, shared)
+            self.check(status, f"{name} cannot have {shared} bytes of shared memory per block")
+        return function.value or 0
+
+    def check(self, status: int, what: str) -> None:
+        """Raise KernelError unless the status is 0."""
+        if status:
+            raise KernelError(f"{what}: {self.message(status)}")
+
+    def message(self, status: int) -> str:
+        text = ctypes.c_char_p()
+        self._lib.cuGetErrorString(status, ctypes.byref(text))
+        return f"{(text.value or b'unknown error').decode()} ({status})"
+
+
+@functools.cache
+def driver() -> Driver:
+    """The driver of this process.
+
+    Raises:
+        BackendError: it is not installed.
+    """
+    return Driver()
+
+
+@functools.cache
+def arch(device: int) -> int:
+    """The chip of a device: 90 or 100."""
+    major, minor = torch.cuda.get_device_capability(device)
+    return major * 10 + minor
+
+
+def check_device(kernel: str, name: str, tensor: torch.Tensor, device: int) -> None:
+    """Refuse a tensor of another device than the launch is for.
+
+    Raises:
+        InvalidArgumentError: names the kernel, the argument and both devices.
+    """
+    if tensor.get_device() != device or device < 0:
+        wanted = f"a tensor on cuda:{device}, as the first one is" if device >= 0 else "a tensor on a GPU"
+        raise InvalidArgumentError(f"{kernel}: {name}", f"a tensor on {tensor.device}", wanted)
+
+
+def load(binary: Binary, device: int, types: list[str | None]) -> Loaded:
+    """Load a binary on a device.
+
+    Args:
+        binary: what to load.
+        device: index.
+        types: Triton's types of the arguments that are no `tl.constexpr`, in order; None for an absent tensor.
+
+    Raises:
+        KernelError: the device refuses it, or it needs what the launcher does not do.
+    """
+    if binary.ctas != 1:
+        raise KernelError(f"{binary.name}: clusters of {binary.ctas} blocks are not launched; num_ctas must be 1")
+    passed = [kind for kind in types if kind is not None]
+    unknown = [kind for kind in passed if kind not in _LAYOUT and not kind.startswith("*")]
+    if unknown:
+        raise KernelError(f"{binary.name}: arguments of type {', '.join(unknown)} cannot be passed")
+    letters = "".join("P" if kind.startswith("*") else _LAYOUT[kind] for kind in passed)
+    with torch.cuda.device(device):
+        torch.cuda.current_stream()  # makes torch's context current in this thread
+        function = driver().load(binary.cubin, binary.name, binary.shared)
+    # Two pointers end the list: memory for descriptors made on the device, and for a profiler.
+    pack = struct.Struct(f"@{letters}PP")
+    pick = None if len(passed) == len(types) else _picker([i for i, kind in enumerate(types) if kind is not None])
+    return Loaded(function, binary.threads, binary.shared, pack, binary.scratch, pick, binary)
+
+
+def _picker(places: list[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda given: tuple(given[i] for i in places)
+
+
+class _Buffer(threading.local):
+    """The memory that the driver reads a launch's arguments from, one for each thread."""
+
+    def __init__(self) -> None:
+        self.data = ctypes.create_string_buffer(4096)
+        self.size = ctypes.c_size_t(0)
+        # CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END
+        self.list = (ctypes.c_void_p * 5)(1, ctypes.addressof(self.data), 2, ctypes.addressof(self.size), 0)
+        self.extra = ctypes.addressof(self.list)
+
+
+class Bound:
+    """A launcher with its grid: what `kernel[grid]` is."""
+
+    __slots__ = ("grid", "launcher")
+
+    def __init__(self, launcher: Callable[..., Any], grid: Any) -> None:
+        self.launcher = launcher
+        self.grid = grid
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        self.launcher(self.grid, *args, **kwargs)
+
+
+_TEXT = """
+def launch(grid, {parameters}, **options):
+    {addresses}
+    device = {device}
+    key = (device, {alignment}, {key}, *options.items())
+    found = ready.get(key)
+    if found is None:
+        found = ready[key] = prepare(device, {{{values}}}, options)
+    if callable(grid):
+        grid = grid({{{values}}})
+    size = len(grid)
+    x, y, z = grid[0], grid[1] if size > 1 else 1, grid[2] if size > 2 else 1
+    if not (x and y and z):
+        return
+    scratch = 0
+    if found.scratch:
+        memory = allocate(found, x * y * z, device)
+        scratch = memory.data_ptr()
+    given = ({arguments})
+    if found.pick is not None:
+        given = found.pick(given)
+    pack = found.pack
+    buffer.size.value = pack.size
+    try:
+        pack.pack_into(buffer.data, 0, *given, scratch, 0)
+    except struct_error:
+        refuse({{{values}}})
+    current = get_device()
+    if current != device:
+        set_device(device)
+    status = call(found.function, x, y, z, found.threads, 1, 1, found.shared, stream(device), None, buffer.extra)
+    if current != device:
+        set_device(current)
+    if status:
+        failed(status, found, (x, y, z), device)
+"""
+
+
+def launcher(kernel: Any) -> Callable[..., Any]:
+    """The function behind `kernel[grid]` for a `jit.CompiledKernel`."""
+    kinds: dict[str, str] = kernel.kinds
+    space = _space(kernel)
+    parameters, key, arguments = [], [], []
+    pointers = [name for name in kinds if name.endswith("_ptr")]
+    for param in kernel.params:
+        name = param.name
+        if param.has_default:
+            space[f"default_{name}"] = param.default
+        parameters.append(f"{name}=default_{name}" if param.has_default else name)
+        if name in pointers:
+            key.append(f"None if {name} is None else {name}.dtype")
+            arguments.append(f"at_{name}")
+        elif kinds[name] == "constexpr":
+            key.append(f"{name}.__class__, {name}")  # 1, 1.0 and True are equal, and not the same constant
+        else:
+            key.append(f"{name}.__class__")
+            arguments.append(name)
+    union = " | ".join(f"at_{name}" for name in pointers) or "0"
+    apart = "".join(f"at_{name} & 15 == 0, " for name in pointers)
+    text = _TEXT.format(
+        parameters=", ".join(parameters),
+        addresses="; ".join(f"at_{n} = 0 if {n} is None else {n}.data_ptr()" for n in pointers) or "pass",
+        device=f"get_device() if {pointers[0]} is None else {pointers[0]}.get_device()" if pointers else "get_device()",
+        alignment=f"({union}) & 15 and ({apart})",
+        key=", ".join(key) or "None",
+        values=", ".join(f"'{name}': {name}" for name in kinds),
+        arguments="".join(f"{a}, " for a in arguments),
+    )
+    exec(compile(text, f"<launcher of {kernel.__name__}>", "exec"), space)
+    made: Callable[..., Any] = space["launch"]
+    return made
+
+
+def _space(kernel: Any) -> dict[str, Any]:
+    """What the text of a launcher refers to."""
+
+    def call(*args: Any) -> Any:  # the driver is loaded by the first launch, not by the import
+        space["call"] = driver().launch
+        return space["call"](*args)
+
+    space: dict[str, Any] = {
+        "ready": {},
+        "prepare": kernel.prepare,
+        "buffer": _Buffer(),
+        "allocate": _allocate,
+        "refuse": kernel.refuse,
+        "failed": _failed,
+        "struct_error": struct.error,
+        "call": call,
+        "get_device": getattr(torch._C, "_cuda_getDevice", None),
+        "set_device": getattr(torch._C, "_cuda_setDevice", None),
+        "stream": getattr(torch._C, "_cuda_getCurrentRawStream", None),
+    }
+    return space
+
+
+def _allocate(found: Loaded, blocks: int, device: int) -> torch.Tensor:
+    """Memory for descriptors that the kernel makes. torch's allocator keeps it until work queued before is done."""
+    return torch.empty(found.scratch * blocks, dtype=torch.uint8, device=torch.device("cuda", device))
+
+
+def _failed(status: int, found: Loaded, grid: tuple[int, int, int], device: int) -> None:
+    """Say why a launch failed.
+
+    Raises:
+        KernelError: the launch was refused. DeviceFaultError: the device had failed before.
+    """
+    name, message = found.binary.name, driver().message(status)
+    what = (
+        f"{name} with grid {grid}, {found.threads} threads and {found.shared} bytes of shared memory on cuda:{device}"
+    )
+    if status in (1, 98, _OUT_OF_RESOURCES):
+        raise KernelError(f"{what} cannot be launched: {message}")
+    raise DeviceFaultError(f"{what} was not launched: {message}")
