@@ -112,6 +112,7 @@ VARIABLE_TESTS: Mapping[str, str] = {
     "PIN": "tests/hal/test_registry.py::test_the_pin_variable_chooses_the_kernel",
     "BATCH_INVARIANT": "tests/hal/test_registry.py::test_the_invariance_variable_lets_fast_kernels_run",
     "CACHE_DIR": "tests/model/test_presets.py::test_preset_is_made_once",
+    "JIT_CACHE_DIR": "tests/backends/cuda/test_cache.py::test_a_cache_that_cannot_be_written_is_warned_of",
     "HF_MODEL_DIR": _LOADER + "test_the_model_directory_of_the_environment",
     "GLOO_TIMEOUT": _LOADER + "test_the_deadline_of_collectives_comes_from_the_environment",
     "NUM_STATE_SLOTS_RATIO": _LOADER + "test_state_slots_follow_the_ratio",
