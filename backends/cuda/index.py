@@ -12,16 +12,14 @@ from .kv import pack_rows, whole_rows
 from .register import kernel
 from .strides import alignment, power_of_two
 
-TILE = 128
-"""Entries of a tile."""
-TILES = 8
-"""Tiles of a program that keeps a row and lets keys pass by."""
-SHARED_ROWS = 2
-"""From so many rows per sequence on, a program keeps keys and lets rows pass by."""
-FEW, MANY = 8, 64
-"""Rows of such a program: of drafts, of a prompt."""
-TOGETHER = 2
-"""Rows that meet the keys in one product."""
+ROW_LAUNCH: dict[str, int] = {"BLOCK_E": 128, "TILES": 8, "num_warps": 4, "num_stages": 2}
+"""A program that keeps a row, while tiles of keys pass by."""
+FEW_LAUNCH: dict[str, int] = {"BLOCK_E": 128, "GROUP": 8, "ROWS": 2, "num_warps": 4, "num_stages": 3}
+"""A program that keeps a tile of keys, while the rows of a few drafts pass by."""
+MANY_LAUNCH: dict[str, int] = {"BLOCK_E": 128, "GROUP": 64, "ROWS": 2, "num_warps": 4, "num_stages": 3}
+"""The same with the rows of a prompt."""
+FEW, MANY = 2, 64
+"""Rows per sequence from which on these are taken. No bit depends on it."""
 
 
 def packed_widths(signature: Signature) -> str | None:
@@ -91,13 +89,13 @@ def index_score(
         return out
     sizes = _sizes(query)
     unpacked = _unpack_query(query, sizes, workspace)
-    if rows < SHARED_ROWS * block_table.shape[0]:
+    if rows < FEW * block_table.shape[0]:
         _score_rows(unpacked, head_weight, pages, None, visible, row_seq, block_table, ratio, 0, entries, out, sizes)
         return out
     align = alignment(pages)
-    group = MANY if rows >= MANY * block_table.shape[0] else FEW
-    tiles = -(-entries // TILE)
-    grid = (tiles * -(-rows // group),)
+    launch = MANY_LAUNCH if rows >= MANY * block_table.shape[0] else FEW_LAUNCH
+    tiles = -(-entries // launch["BLOCK_E"])
+    grid = (tiles * -(-rows // launch["GROUP"]),)
     device.score_keys_kernel[grid](
         unpacked,
         head_weight,
@@ -114,12 +112,7 @@ def index_score(
         **sizes,
         ENTRIES=entries_per_page(ratio),
         ALIGN=align,
-        BLOCK_E=TILE,
-        GROUP=group,
-        ROWS=TOGETHER,
-        num_warps=4,
-        num_stages=3,
-        enable_fp_fusion=False,
+        **launch,
     )
     return out
 
@@ -167,7 +160,7 @@ def _score_rows(
 ) -> None:
     """Launch the kernel that keeps a row and lets keys pass by."""
     align = alignment(pages)
-    parts = -(-lanes // (TILE * TILES))
+    parts = -(-lanes // (ROW_LAUNCH["BLOCK_E"] * ROW_LAUNCH["TILES"]))
     device.score_rows_kernel[(visible.shape[0] * parts,)](
         unpacked,
         head_weight,
@@ -185,11 +178,7 @@ def _score_rows(
         **sizes,
         ENTRIES=entries_per_page(ratio),
         ALIGN=align,
-        BLOCK_E=TILE,
-        TILES=TILES,
-        num_warps=4,
-        num_stages=2,
-        enable_fp_fusion=False,
+        **ROW_LAUNCH,
     )
 
 

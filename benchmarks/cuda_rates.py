@@ -1,0 +1,92 @@
+"""What the GPU of a run can do: copy rate and bf16 matrix rate; and times of launches by graph replay.
+
+    python benchmarks/cuda_rates.py
+
+Benchmarks print these first, and hold their times against them: cards of one kind differ by some percent.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Rates of one run.
+
+    Attributes:
+        device: its name.
+        copy: bytes per second of a copy on the device, read and written bytes both counted.
+        bf16: operations per second of cuBLAS's product of two 8192 x 8192 matrices of random bf16 numbers.
+    """
+
+    device: str
+    copy: float
+    bf16: float
+
+    def __str__(self) -> str:
+        return f"{self.device}: copy {self.copy / 1e9:,.0f} GB/s, bf16 8192^3 {self.bf16 / 1e12:,.0f} TFLOP/s"
+
+    def record(self) -> dict[str, Any]:
+        """For JSON lines."""
+        return asdict(self)
+
+
+def measure_rates() -> Rates:
+    """Both rates, in about a second."""
+    device = torch.device("cuda")
+    pair = torch.empty((2, 2 << 30), dtype=torch.uint8, device=device)
+    copied = replay_time([lambda: pair[1].copy_(pair[0])])
+    factors = torch.randn((2, 8192, 8192), device=device).bfloat16()
+    out = torch.empty_like(factors[0])
+    multiplied = replay_time([lambda: torch.mm(factors[0], factors[1], out=out)])
+    return Rates(torch.cuda.get_device_name(), 2 * (2 << 30) / copied * 1e6, 2 * 8192**3 / multiplied * 1e6)
+
+
+def replay_time(calls: Sequence[Callable[[], Any]], least_us: float = 2000.0) -> float:
+    """Microseconds per call: calls in turn, captured in a graph that takes at least `least_us`, median of replays.
+
+    Args:
+        calls: the same work on different memory; together more than the L2 holds where memory is the limit.
+    """
+    for call in calls:
+        call()  # compiles, and makes handles
+    torch.cuda.synchronize()
+    single = _timed(calls[0], 3)
+    rounds = max(1, round(least_us / max(single, 1.0) / len(calls)))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(rounds):
+            for call in calls:
+                call()
+    graph.replay()
+    return _timed(graph.replay, 9) / (rounds * len(calls))
+
+
+def _timed(run: Callable[[], Any], repeats: int) -> float:
+    """Median microseconds of one run."""
+    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(repeats)]
+    for first, last in events:
+        first.record()
+        run()
+        last.record()
+    torch.cuda.synchronize()
+    return median(first.elapsed_time(last) * 1000 for first, last in events)
+
+
+def main() -> int:
+    if not torch.cuda.is_available():
+        print("needs a GPU that torch can use", file=sys.stderr)
+        return 2
+    print(measure_rates())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
