@@ -74,7 +74,7 @@ class CudaBackend(Backend):
 
     def probe(self) -> Available | Unavailable:
         """Triton first, then torch, the driver and the chip; each missing thing is named with its remedy."""
-        triton = _triton_version()
+        triton = triton_version()
         if isinstance(triton, Unavailable):
             return triton
         if interpreting():
@@ -119,8 +119,14 @@ class CudaBackend(Backend):
         found = super().capability(device)
         return replace(found, name=f"{found.name} (interpreted)") if device.type == "cpu" else found
 
+    def self_test(self, device: Device) -> None:
+        """One small kernel with known answers, through the path that all kernels take."""
+        from . import self_test_kernels
 
-def _triton_version() -> str | Unavailable:
+        self_test_kernels.run(device, self.capability(device).arch)
+
+
+def triton_version() -> str | Unavailable:
     """Triton's version, without loading it."""
     wanted = ".".join(map(str, OLDEST_TRITON))
     try:

@@ -41,7 +41,8 @@ DEFAULTS: Mapping[str, Any] = {"num_warps": 4, "num_stages": 3, "enable_fp_fusio
 """Launch options where a launch does not say. They do not follow Triton's, which change."""
 
 _OPTIONS = (*DEFAULTS, "maxnreg")
-_BITS = {"i8": 7, "i16": 15, "i32": 31, "i64": 63, "u8": 8, "u16": 16, "u32": 32, "u64": 64}
+INTEGERS = {"i8": 7, "i16": 15, "i32": 31, "i64": 63, "u8": 8, "u16": 16, "u32": 32, "u64": 64}
+"""Integer types, and the bits of their magnitudes."""
 
 _frozen = ""
 
@@ -87,7 +88,7 @@ def check_options(kernel: str, options: Mapping[str, Any]) -> None:
 
 def integer_type(annotation: str) -> str:
     """Triton's type of an integer argument, by the annotation alone: 32 bits without one."""
-    return annotation if annotation in _BITS else "i32"
+    return annotation if annotation in INTEGERS else "i32"
 
 
 def check_integer(kernel: str, name: str, value: int, kind: str) -> None:
@@ -96,8 +97,8 @@ def check_integer(kernel: str, name: str, value: int, kind: str) -> None:
     Raises:
         InvalidArgumentError: names the kernel, the argument and its range.
     """
-    low = 0 if kind.startswith("u") else -(1 << _BITS[kind])
-    high = (1 << _BITS[kind]) - 1
+    low = 0 if kind.startswith("u") else -(1 << INTEGERS[kind])
+    high = (1 << INTEGERS[kind]) - 1
     if not low <= value <= high:
         hint = "" if kind.endswith("64") else "; annotated tl.int64 it takes 64 bits"
         raise InvalidArgumentError(f"{kernel}: {name}", value, f"{low} to {high}{hint}")

@@ -25,6 +25,7 @@ SUBCOMMANDS = {
     "ops": "The op contract: list, show, support status, and why a kernel was chosen.",
     "port": "Start a kernel of your own: scaffold kernel, registration and test.",
     "conformance": "Judge a backend by the op contract.",
+    "build": "Compile the kernels of the CUDA backend ahead of time.",
     "ascend": "AscendC kernels without a device: their text, and a run on the simulator.",
     "recipe": "Requests as prompts and token ids, output as responses; a page to try them.",
     "env": "The environment variables, their meanings, defaults and present values.",
