@@ -8,7 +8,8 @@ Usage: ./build.sh [COMMAND]
 
   (none)             make .venv and install deepinfer into it
   test [ARGS]        the same with the test extra, then run the tests; ARGS go to pytest
-  dev                the same with the test, dev, crosscheck, recipe-test, images, page-test and ascend-sim extras
+  dev                the same with the test, dev, crosscheck, recipe-test, images, page-test, ascend-sim and
+                     cuda-sim extras
   --check            diagnose Python, torch, compiler, driver, CUDA, CANN, memory; installs nothing
                      exit status: 0 ready to run, 1 something is missing
   --dry-run [test|dev]
@@ -352,7 +353,7 @@ case "$command" in
         set_up test
         run "$venv_python" -m pytest "$@"
         ;;
-    dev) set_up test dev crosscheck recipe-test images page-test ascend-sim ;;
+    dev) set_up test dev crosscheck recipe-test images page-test ascend-sim cuda-sim ;;
     --check) check ;;
     -h | --help) usage ;;
     *)

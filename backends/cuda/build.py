@@ -60,6 +60,7 @@ def build(
     ops: Sequence[str] = (),
     *,
     names: Sequence[str] = (),
+    quick: bool = False,
     progress: Callable[[int, int, str], None] = lambda done, total, name: None,
 ) -> list[Report]:
     """Compile what is not in the cache yet.
@@ -68,6 +69,7 @@ def build(
         archs: chips, as in `register.ARCHS`.
         ops: only kernels of these ops' families; all by default.
         names: only cases whose names contain one of these.
+        quick: leave out what is slow to compile.
         progress: called with how many are done, how many there are, and what comes next.
 
     Returns:
@@ -92,6 +94,8 @@ def build(
         entries = [entry for entry in entries if entry.name in chosen]
     if names:
         entries = [entry for entry in entries if any(part in entry.name for part in names)]
+    if quick:
+        entries = [entry for entry in entries if not getattr(entry.case, "slow", False)]
     work = [(entry, arch) for entry in entries for arch in archs if arch in entry.case.archs]
     reports = []
     for done, (entry, arch) in enumerate(work):
@@ -147,10 +151,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--arch", default=",".join(ARCHS))
     parser.add_argument("--op", action="append", default=[])
     parser.add_argument("--name", action="append", default=[])
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     try:
-        reports = build(given.arch.split(","), given.op, names=given.name)
+        reports = build(given.arch.split(","), given.op, names=given.name, quick=given.quick)
     except DeepInferError as error:
         print(error, file=sys.stderr)
         return 2

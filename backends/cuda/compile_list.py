@@ -39,7 +39,7 @@ class CompileCase:
         label: tells the cases of one kernel apart.
         options: other launch options, such as {"enable_fp_fusion": True}.
         archs: chips that it is compiled for.
-        slow: takes more than about ten seconds to compile.
+        slow: takes more than about ten seconds to compile; CI compiles it with the newer Triton alone.
     """
 
     kernel: Any

@@ -94,7 +94,7 @@ def test_a_second_run_installs_nothing(build: Run, log: Callable[[], list[str]])
 
 def test_extras_add_up_and_survive_a_changed_project(tree: Path, build: Run, log: Callable[[], list[str]]) -> None:
     build("dev")
-    assert installed(log())[-1][1] == ".[test,dev,crosscheck,recipe-test,images,page-test,ascend-sim]"
+    assert installed(log())[-1][1] == ".[test,dev,crosscheck,recipe-test,images,page-test,ascend-sim,cuda-sim]"
     done = build("test", "-k", "a name")
     assert done.returncode == 0
     assert log() == ["pytest -k a name"]
@@ -103,7 +103,7 @@ def test_extras_add_up_and_survive_a_changed_project(tree: Path, build: Run, log
     build()
     lines = log()
     assert "venv" not in lines
-    assert installed(lines)[-1][1] == ".[test,dev,crosscheck,recipe-test,images,page-test,ascend-sim]"
+    assert installed(lines)[-1][1] == ".[test,dev,crosscheck,recipe-test,images,page-test,ascend-sim,cuda-sim]"
 
 
 def test_a_failed_installation_is_tried_again(build: Run, log: Callable[[], list[str]]) -> None:
