@@ -17,10 +17,14 @@
 #include <vector>
 
 #define DEVICE static inline
+#define DEVICE_CALL static
 #define CUDA_ERROR(TEXT) (fprintf(stderr, "emulator: %s\n", TEXT), abort())
 
 struct alignas(16) uint4 {
     unsigned x, y, z, w;
+};
+struct uint2 {
+    unsigned x, y;
 };
 static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return uint4{x, y, z, w}; }
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
@@ -178,15 +182,31 @@ static inline unsigned warp_max(unsigned value) {
 }
 static inline unsigned warp_min(unsigned value) { return ~warp_max(~value); }
 static inline unsigned count_atomically(unsigned* counter) { return (*counter)++; }
+static inline float emulated_half(unsigned pair, int half) { return __uint_as_float(half ? pair & 0xFFFF0000u : pair << 16); }
+static inline unsigned at_least2(unsigned a, unsigned b) {
+    unsigned mask = 0;
+    for (int half = 0; half < 2; half++)
+        if (emulated_half(a, half) >= emulated_half(b, half)) mask |= 0xFFFFu << (16 * half);
+    return mask;
+}
+static inline unsigned larger2(unsigned a, unsigned b) {
+    unsigned most = 0;
+    for (int half = 0; half < 2; half++)
+        most |= __float_as_uint(fmaxf(emulated_half(a, half), emulated_half(b, half))) >> 16 << (16 * half);
+    return most;
+}
 static inline uint4 load16(const void* address) {
     if ((size_t)address & 15) CUDA_ERROR("a misaligned 16-byte load");
     uint4 v;
     memcpy(&v, address, 16);
     return v;
 }
+static inline void store_if(bool wanted, uint2* at, unsigned first, unsigned second) {
+    if (wanted) *at = uint2{first, second};
+}
 static inline unsigned* peer(const unsigned* local, unsigned rank) {
     const size_t offset = (const char*)local - emulator::current->cta->base();
     return (unsigned*)(emulator::ctas[rank]->base() + offset);
 }
 static inline unsigned load_peer(const unsigned* local, unsigned rank) { return *peer(local, rank); }
-static inline void store_peer(unsigned* local, unsigned rank, unsigned value) { *peer(local, rank) = value; }
+static inline void store_peer(uint2* local, unsigned rank, uint2 value) { *(uint2*)peer(&local->x, rank) = value; }

@@ -19,6 +19,7 @@
 
 #ifndef TOPK_EMULATED
 #define DEVICE static __device__ __forceinline__
+#define DEVICE_CALL static __device__ __noinline__
 
 DEVICE int thread_index() { return threadIdx.x; }
 DEVICE unsigned block_index() { return blockIdx.x; }
@@ -31,12 +32,31 @@ DEVICE unsigned warp_max(unsigned value) { return __reduce_max_sync(~0u, value);
 DEVICE unsigned warp_min(unsigned value) { return __reduce_min_sync(~0u, value); }
 DEVICE unsigned count_atomically(unsigned* counter) { return atomicAdd(counter, 1u); }
 
+// Of two pairs of bf16 numbers: 0xFFFF in each half where a >= b (not for NaN); the larger ones (a NaN loses).
+DEVICE unsigned at_least2(unsigned a, unsigned b) {
+    unsigned mask;
+    asm("set.ge.u32.bf16x2 %0, %1, %2;" : "=r"(mask) : "r"(a), "r"(b));
+    return mask;
+}
+DEVICE unsigned larger2(unsigned a, unsigned b) {
+    unsigned most;
+    asm("max.bf16x2 %0, %1, %2;" : "=r"(most) : "r"(a), "r"(b));
+    return most;
+}
+
 DEVICE uint4 load16(const void* address) {
     uint4 v;
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "l"(address));
     return v;
+}
+
+// Predicated, where a branch would cost more than the store.
+DEVICE void store_if(bool wanted, uint2* at, unsigned first, unsigned second) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %0, 0;\n@p st.shared.u32 [%1], %2;\n@p st.shared.u32 [%1+4], %3;\n}"
+                 ::"r"((unsigned)wanted), "r"((unsigned)__cvta_generic_to_shared(at)), "r"(first), "r"(second)
+                 : "memory");
 }
 
 DEVICE void cluster_sync() {
@@ -54,17 +74,18 @@ DEVICE unsigned load_peer(const unsigned* local, unsigned rank) {
     asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(value) : "r"(peer(local, rank)) : "memory");
     return value;
 }
-DEVICE void store_peer(unsigned* local, unsigned rank, unsigned value) {
-    asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(peer(local, rank)), "r"(value) : "memory");
+DEVICE void store_peer(uint2* local, unsigned rank, uint2 value) {
+    asm volatile("st.shared::cluster.v2.u32 [%0], {%1, %2};" ::"r"(peer((const unsigned*)local, rank)), "r"(value.x), "r"(value.y)
+                 : "memory");
 }
 #endif
 
 typedef unsigned long long u64;
 
-constexpr int BINS = 2048;
-constexpr int BIN_BITS = 11;
+constexpr int BIN_BITS = 10;
+constexpr int BINS = 1 << BIN_BITS;
 constexpr int FEW = 32;
-constexpr int GROUPS = 4;  // per thread and chunk
+constexpr int PART = 4096;  // elements that the list has room for beside its k best
 constexpr unsigned KEY_NAN = 1;
 constexpr unsigned KEY_NONE = 0;
 
@@ -78,7 +99,7 @@ struct Arguments {
     int k;
     int block_size;
     int block_count;
-    int capacity;  // of the list: a multiple of 4, at least k + a chunk, and the cluster's size times k
+    int capacity;  // of the list: even, at least k + PART, and the cluster's size times k
 };
 
 template <int WARPS>
@@ -97,24 +118,43 @@ DEVICE unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
 DEVICE unsigned larger(unsigned a, unsigned b) { return a > b ? a : b; }
 
 // ---- formats ---------------------------------------------------------------------------------------------------------
+//
+// A thread holds a chunk as 32-bit words. `code` is an element's bit pattern, as the list holds it at first; `key` its
+// image; `pass` has one bit per element that is at or above a threshold (NaN never is).
+
+DEVICE unsigned word_of(const uint4& v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
 
 // fp32 elements, keys of 32 bits.
+template <int LINES>
 struct F32 {
-    static constexpr int VECTORS = 4, WIDTH = 4, SIZE = 4;
+    static constexpr int VECTORS = LINES, WIDTH = 4, SIZE = 4, WORDS = 4 * LINES, ITEMS = 4 * LINES;
     static constexpr unsigned KEY_LOWEST = 0x007FFFFF;  // of -infinity
+    static constexpr unsigned LOWEST = 0xFF800000, NAN_CODE = 0x7FFFFFFF;
 
-    DEVICE unsigned key(float value) {
-        if (value != value) return KEY_NAN;
-        unsigned bits = as_bits(value);
-        bits = bits == 0x80000000u ? 0 : bits;
-        return bits ^ (((unsigned)((int)bits >> 31)) | 0x80000000u);
+    DEVICE unsigned key(unsigned code) {
+        if ((code & 0x7FFFFFFFu) > 0x7F800000u) return KEY_NAN;
+        code = code == 0x80000000u ? 0 : code;
+        return code ^ (((unsigned)((int)code >> 31)) | 0x80000000u);
     }
-    DEVICE float value_of(unsigned key) { return as_float(key & 0x80000000u ? key ^ 0x80000000u : ~key); }
-    DEVICE float element(const uint4& v, int i) {
-        return as_float(i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w);
+    DEVICE unsigned code_of(unsigned key) { return key & 0x80000000u ? key ^ 0x80000000u : ~key; }
+    DEVICE unsigned code(const unsigned* words, int i) { return words[i]; }
+    DEVICE void blank(unsigned* words, int i) { words[i] = NAN_CODE; }
+    DEVICE unsigned pass(const unsigned* words, unsigned threshold) {
+        const float border = as_float(threshold);
+        unsigned bits = 0;
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) bits |= as_float(words[i]) >= border ? 1u << i : 0u;
+        return bits;
+    }
+    // Key of the largest number of a group of words, KEY_NONE if there is none.
+    DEVICE unsigned group_key(const unsigned* words, int size) {
+        float most = as_float(words[0]);
+#pragma unroll
+        for (int i = 1; i < size; i++) most = fmaxf(most, as_float(words[i]));  // a NaN loses
+        return most == most ? key(as_bits(most)) : KEY_NONE;
     }
     // The elements of a 16-byte line that lie in [first, last); the line starts at element `at`.
-    DEVICE uint4 load_part(const char* row, int at, int first, int last) {
+    DEVICE_CALL uint4 load_part(const char* row, int at, int first, int last) {
         unsigned word[4] = {0, 0, 0, 0};
 #pragma unroll
         for (int i = 0; i < 4; i++)
@@ -123,80 +163,120 @@ struct F32 {
     }
 };
 
-// bf16 elements, keys of 16 bits.
+// bf16 elements, two in a word, keys of 16 bits.
+template <int LINES>
 struct BF16 {
-    static constexpr int VECTORS = 2, WIDTH = 8, SIZE = 2;
+    static constexpr int VECTORS = LINES, WIDTH = 8, SIZE = 2, WORDS = 4 * LINES, ITEMS = 8 * LINES;
     static constexpr unsigned KEY_LOWEST = 0x007F;
+    static constexpr unsigned LOWEST = 0xFF80, NAN_CODE = 0x7FFF;
 
-    DEVICE unsigned key(float value) {
-        unsigned wide = F32::key(value);
+    DEVICE unsigned key(unsigned code) {
+        const unsigned wide = F32<1>::key(code << 16);
         return wide == KEY_NAN ? KEY_NAN : wide >> 16;
     }
-    DEVICE float value_of(unsigned key) { return as_float((key & 0x8000u ? key ^ 0x8000u : ~key) << 16); }
-    DEVICE float element(const uint4& v, int i) {
-        unsigned word = i / 2 == 0 ? v.x : i / 2 == 1 ? v.y : i / 2 == 2 ? v.z : v.w;
-        return as_float(i % 2 ? word & 0xFFFF0000u : word << 16);
+    DEVICE unsigned code_of(unsigned key) { return (key & 0x8000u ? key ^ 0x8000u : ~key) & 0xFFFFu; }
+    DEVICE unsigned code(const unsigned* words, int i) { return i % 2 ? words[i / 2] >> 16 : words[i / 2] & 0xFFFFu; }
+    DEVICE void blank(unsigned* words, int i) { words[i / 2] |= NAN_CODE << (16 * (i % 2)); }
+    DEVICE unsigned pass(const unsigned* words, unsigned threshold) {
+        const unsigned border = threshold | threshold << 16;
+        unsigned all = 0;
+#pragma unroll
+        for (int half = 0; half < (WORDS + 7) / 8; half++) {
+            unsigned bits = 0;
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                bits |= at_least2(words[8 * half + i], border) & ((1u << 2 * i) | (2u << 2 * i << 16));
+            all |= ((bits | bits >> 16) & 0xFFFFu) << (16 * half);
+        }
+        return all;
     }
-    DEVICE uint4 load_part(const char* row, int at, int first, int last) {
+    DEVICE unsigned group_key(const unsigned* words, int size) {
+        unsigned pair = words[0];
+#pragma unroll
+        for (int i = 1; i < size; i++) pair = larger2(pair, words[i]);
+        const float most = fmaxf(as_float(pair << 16), as_float(pair & 0xFFFF0000u));
+        return most == most ? key(as_bits(most) >> 16) : KEY_NONE;
+    }
+    DEVICE_CALL uint4 load_part(const char* row, int at, int first, int last) {
         unsigned word[4] = {0, 0, 0, 0};
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            if (at + i >= first && at + i < last) word[i / 2] |= (unsigned)((const unsigned short*)row)[at + i] << (16 * (i % 2));
+            if (at + i >= first && at + i < last)
+                word[i / 2] |= (unsigned)((const unsigned short*)row)[at + i] << (16 * (i % 2));
         return make_uint4(word[0], word[1], word[2], word[3]);
     }
 };
 
-// Blocks of bf16 elements: the value of one is its maximum, no more than the largest finite number.
-struct Blocks : BF16 {
-    static constexpr int VECTORS = 4, WIDTH = 1;
+// Blocks of bf16 elements, one in a word: the value of a block is its maximum, no more than the largest finite number.
+struct Blocks {
+    static constexpr int VECTORS = 4, WIDTH = 1, SIZE = 2, WORDS = 4, ITEMS = 4;
+    static constexpr unsigned KEY_LOWEST = BF16<2>::KEY_LOWEST, LOWEST = BF16<2>::LOWEST, NAN_CODE = BF16<2>::NAN_CODE;
+    static constexpr unsigned MOST = 0x7F7F, INFINITE = 0x7F80;
 
-    DEVICE float capped(float value) {
-        const float most = as_float(0x7F7F0000u);
-        return value > most ? most : value;  // NaN stays
-    }
-    DEVICE float most_of(const uint4& v) {
-        float most = BF16::element(v, 0);
+    DEVICE unsigned key(unsigned code) { return BF16<2>::key(code); }
+    DEVICE unsigned code_of(unsigned key) { return BF16<2>::code_of(key); }
+    DEVICE unsigned code(const unsigned* words, int i) { return words[i]; }
+    DEVICE void blank(unsigned* words, int i) { words[i] = NAN_CODE; }
+    DEVICE unsigned pass(const unsigned* words, unsigned threshold) {
+        unsigned bits = 0;
 #pragma unroll
-        for (int i = 1; i < 8; i++) most = fmaxf(most, BF16::element(v, i));  // a NaN loses
-        return most;
+        for (int i = 0; i < ITEMS; i++) bits |= as_float(words[i] << 16) >= as_float(threshold << 16) ? 1u << i : 0u;
+        return bits;
+    }
+    DEVICE unsigned group_key(const unsigned* words, int) {
+        const unsigned image = key(words[0]);
+        return image == KEY_NAN ? KEY_NONE : image;
+    }
+    DEVICE unsigned larger_half(unsigned pair) {
+        return as_bits(fmaxf(as_float(pair << 16), as_float(pair & 0xFFFF0000u))) >> 16;
     }
 };
 
 // ---- reading ---------------------------------------------------------------------------------------------------------
 
-// The segment of a row that a CTA reads: elements [first, last), of which those below `visible` exist.
+// The segment of a row that a CTA reads: elements [first, last). Lines count from its start.
 template <class F>
 struct Segment {
     const char* row;   // first element
-    const char* base;  // the 16-byte line it lies in (for blocks: the row)
+    const char* base;  // the 16-byte line it lies in
     int skew;          // elements of that line before the row
-    int block_size;
     int first, last;
-    int lanes;  // elements in memory, for blocks: of the row
+    int origin;                  // element that line 0 starts with; the row's first line may start before it
+    int whole_first, whole_last;  // lines that start in here lie wholly in the tensor
 
-    DEVICE Segment make(const Arguments& a, unsigned row_index, int rank, int ctas) {
+    DEVICE Segment make(const Arguments& a, unsigned row_index, unsigned rows, int rank, int ctas) {
         Segment s;
         s.row = (const char*)a.scores + (u64)row_index * a.lanes * F::SIZE;
         s.base = (const char*)((u64)s.row & ~(u64)15);
         s.skew = (int)(s.row - s.base) / F::SIZE;
-        s.block_size = a.block_size;
-        s.lanes = a.lanes;
-        const int lines = (int)(((u64)a.lanes + s.skew + F::WIDTH - 1) / F::WIDTH);
-        const int share = ((lines + ctas - 1) / ctas + 31) / 32 * 32;
-        const u64 from = (u64)share * rank * F::WIDTH, to = from + (u64)share * F::WIDTH, end = (u64)a.lanes + s.skew;
+        const u64 end = (u64)a.lanes + s.skew, lines = (end + F::WIDTH - 1) / F::WIDTH;
+        const u64 share = ((lines + ctas - 1) / ctas + 31) / 32 * 32;
+        const u64 from = share * rank * F::WIDTH, to = from + share * F::WIDTH;
         s.first = (int)(from < (u64)s.skew ? 0 : (from < end ? from : end) - s.skew);
         s.last = (int)((to < end ? to : end) - s.skew);
+        s.origin = (s.first + s.skew) / F::WIDTH * F::WIDTH - s.skew;
+        // A line may reach into the rows beside this one, but not out of the tensor.
+        s.whole_first = row_index == 0 && s.skew && s.origin < 0 ? s.origin + F::WIDTH : s.origin;
+        s.whole_last = row_index == rows - 1 && s.last == a.lanes ? (int)(end / F::WIDTH * F::WIDTH) - s.skew : s.last;
         return s;
     }
-    // Element that line `line` of the segment starts with; may lie before the segment.
-    DEVICE int start(const Segment& s, int line) { return (s.first + s.skew) / F::WIDTH * F::WIDTH - s.skew + line * F::WIDTH; }
+    DEVICE int start(const Segment& s, int line) { return s.origin + line * F::WIDTH; }
     DEVICE uint4 load(const Segment& s, int line) {
         const int at = start(s, line);
-        if (at >= s.first && at + F::WIDTH <= s.last) return load16(s.base + (u64)(at + s.skew) * F::SIZE);
-        return F::load_part(s.row, at, s.first, s.last);
+        uint4 v = make_uint4(0, 0, 0, 0);
+        if (at >= s.whole_first && at < s.whole_last) v = load16(s.base + (long long)(at + s.skew) * F::SIZE);
+        return v;
     }
-    DEVICE float value(const Segment&, const uint4& v, int, int i) { return F::element(v, i); }
-    DEVICE int lines_of_chunk(int threads) { return threads * F::VECTORS; }
+    DEVICE void decode(const Segment& s, const uint4* lines, int at, int, unsigned* words) {
+        const bool cut = s.whole_first != s.origin || s.whole_last < s.last;  // of the first or the last row
+#pragma unroll
+        for (int j = 0; j < F::VECTORS; j++, at += 32 * F::WIDTH) {
+            uint4 v = lines[j];
+            if (cut && at < s.last && (at < s.whole_first || at >= s.whole_last)) v = F::load_part(s.row, at, s.first, s.last);
+#pragma unroll
+            for (int i = 0; i < 4; i++) words[4 * j + i] = word_of(v, i);
+        }
+    }
 };
 
 template <>
@@ -207,16 +287,16 @@ struct Segment<Blocks> {
     int whole;        // blocks that lie wholly in memory
     bool fast;        // a block is one aligned line
 
-    DEVICE Segment make(const Arguments& a, unsigned row_index, int rank, int ctas) {
+    DEVICE Segment make(const Arguments& a, unsigned row_index, unsigned, int rank, int ctas) {
         Segment s;
         s.row = (const char*)a.scores + (u64)row_index * a.lanes * 2;
         s.block_size = a.block_size;
         s.whole = a.lanes / a.block_size;
         s.fast = a.block_size == 8 && ((u64)s.row & 15) == 0;
-        const int all = s.whole + (a.lanes % a.block_size != 0), share = ((all + ctas - 1) / ctas + 31) / 32 * 32;
-        const u64 from = (u64)share * rank, to = from + share;
-        s.first = (int)(from < (u64)all ? from : (u64)all);
-        s.last = (int)(to < (u64)all ? to : (u64)all);
+        const u64 all = (u64)s.whole + (a.lanes % a.block_size != 0), share = ((all + ctas - 1) / ctas + 31) / 32 * 32;
+        const u64 from = share * rank, to = from + share;
+        s.first = (int)(from < all ? from : all);
+        s.last = (int)(to < all ? to : all);
         return s;
     }
     DEVICE int start(const Segment& s, int line) { return s.first + line; }
@@ -227,19 +307,26 @@ struct Segment<Blocks> {
         const char* at = s.row + (u64)block * s.block_size * 2;
         if (s.fast) return load16(at);
         float most = 0;
+#pragma unroll 1
         for (int i = 0; i < s.block_size; i++) {
             const float value = as_float((unsigned)((const unsigned short*)at)[i] << 16);
-            most = i == 0 ? value : fmaxf(most, value);
+            most = i == 0 ? value : fmaxf(most, value);  // a NaN loses
         }
-        return make_uint4(as_bits(most), 0, 0, 0);
+        return make_uint4(as_bits(most) >> 16, 0, 0, 0);
     }
-    DEVICE float value(const Segment& s, const uint4& v, int block, int visible) {
-        if (block == visible - 1) return as_float(0x7F800000u);
-        return Blocks::capped(s.fast ? Blocks::most_of(v) : as_float(v.x));
+    DEVICE void decode(const Segment& s, const uint4* lines, int block, int visible, unsigned* words) {
+#pragma unroll
+        for (int j = 0; j < Blocks::VECTORS; j++, block += 32) {
+            const uint4& v = lines[j];
+            unsigned code = v.x;
+            if (s.fast) code = Blocks::larger_half(larger2(larger2(v.x, v.y), larger2(v.z, v.w)));
+            code = code == Blocks::INFINITE ? Blocks::MOST : code;
+            words[j] = block == visible - 1 ? Blocks::INFINITE : code;
+        }
     }
 };
 
-// ---- prefix sums and the bin of the k-th element ---------------------------------------------------------------------
+// ---- a CTA at work on a row ------------------------------------------------------------------------------------------
 
 DEVICE unsigned warp_prefix(unsigned value, int lane) {  // inclusive
 #pragma unroll
@@ -250,29 +337,46 @@ DEVICE unsigned warp_prefix(unsigned value, int lane) {  // inclusive
     return value;
 }
 
-// One CTA at work on a row. `phase` alternates between two arrays of warp sums, so that one barrier is enough.
+DEVICE int shift_of(unsigned span) {
+    const int bits = 32 - __clz((int)span);
+    return bits > BIN_BITS ? bits - BIN_BITS : 0;
+}
+
+// Smallest key of a bin, no less than `bottom`.
+DEVICE unsigned edge_of(unsigned high, unsigned bin, int shift, unsigned bottom) {
+    const unsigned depth = (bin << shift) + ((1u << shift) - 1);
+    return depth >= high ? bottom : larger(bottom, high - depth);
+}
+
+// Entry of a lane of the row.
+DEVICE int entry_of(const Arguments& a, unsigned row, unsigned lane) {
+    if (a.blocks == nullptr) return lane;
+    const unsigned size = a.block_size, place = lane / size;
+    return a.blocks[(u64)row * a.block_count + place] * size + (lane - place * size);
+}
+
 template <class F, int THREADS, int CTAS>
 struct Worker {
     static constexpr int WARPS = THREADS / 32;
-    static constexpr int ITEMS = F::VECTORS * F::WIDTH;
-    static constexpr int FIELD = 32 / F::VECTORS;  // bits of a packed count; a warp's line holds at most 32 * WIDTH
+    // A warp's counts of its lines, packed: a line has at most 32 * WIDTH elements.
+    static constexpr int FIELD = F::WIDTH <= 4 ? 8 : 16, PER_WORD = 32 / FIELD, PACKS = (F::VECTORS + PER_WORD - 1) / PER_WORD;
+    static constexpr int GROUPS = F::ITEMS == 32 && THREADS < 512 ? 8 : 4, GROUP_WORDS = F::WORDS / GROUPS;
+    static constexpr int CHUNK = THREADS * F::ITEMS, PARTS = CHUNK > PART ? CHUNK / PART : 1;
     static constexpr int CHUNK_LINES = THREADS * F::VECTORS;
 
     Shared<WARPS>& s;
-    unsigned* keys;
-    unsigned* ids;
-    const int capacity;
+    uint2* list;  // key, lane; from item `keyed` on still the code in place of the key
     const int tid, lane, warp;
-    int phase;
-    unsigned count;      // items in the list
-    unsigned low;        // no key in the list is below
-    unsigned top;        // largest key this thread put there
-    float threshold;     // elements at or above may enter,
-    bool everything;     // or all, NaN included
+    int phase = 0;        // which array of warp sums is next: two of them make one barrier enough
+    unsigned count = 0;   // items in the list
+    unsigned keyed = 0;
+    unsigned low = KEY_NAN;     // no key in the list is below
+    unsigned threshold = 0;     // code: numbers at or above may enter,
+    bool everything = true;     // or all, NaN included
 
-    DEVICE Worker make(Shared<WARPS>& s, unsigned* list, int capacity) {
+    DEVICE Worker make(Shared<WARPS>& s, uint2* list) {
         const int tid = thread_index();
-        return Worker{s, list, list + capacity, capacity, tid, tid & 31, tid >> 5, 0, 0, KEY_NAN, 0, 0.0f, true};
+        return Worker{s, list, tid, tid & 31, tid >> 5};
     }
 
     // Sum of `value` over the CTA and over the warps before this one; `value` is the warp's, on every lane.
@@ -286,13 +390,8 @@ struct Worker {
     }
 
     DEVICE void clear_histogram(Worker& w) {
-        uint4* bins = (uint4*)w.s.histogram;
-        for (int i = w.tid; i < BINS / 4; i += THREADS) bins[i] = make_uint4(0, 0, 0, 0);
-    }
-
-    DEVICE int shift_of(unsigned span) {
-        const int bits = 32 - __clz((int)span);
-        return bits > BIN_BITS ? bits - BIN_BITS : 0;
+#pragma unroll
+        for (int i = 0; i < BINS / THREADS; i++) w.s.histogram[w.tid + i * THREADS] = 0;
     }
 
     // The bin that holds the k-th counted element (bin 0 has the largest): s.bin, elements in it, and those above it.
@@ -309,14 +408,12 @@ struct Worker {
         over_warps(w, shuffle(upto, 31), before);
         before += upto - sum;
         if (before < k && k <= before + sum) {
-            int i = 0;
 #pragma unroll
-            for (int j = 0; j < EACH - 1; j++)
-                if (i == j && k > before + bins[j]) before += bins[j], i++;
-            unsigned inside = bins[0];
-#pragma unroll
-            for (int j = 1; j < EACH; j++) inside = i == j ? bins[j] : inside;
-            w.s.bin = w.tid * EACH + i, w.s.above = before, w.s.inside = inside;
+            for (int i = 0; i < EACH; i++) {
+                if (before < k && k <= before + bins[i])
+                    w.s.bin = w.tid * EACH + i, w.s.above = before, w.s.inside = bins[i];
+                before += bins[i];
+            }
         }
         clear_histogram(w);
         cta_sync();
@@ -324,28 +421,23 @@ struct Worker {
 
     DEVICE void admit_from(Worker& w, unsigned key) {
         w.everything = key <= KEY_NAN;
-        w.threshold = key <= F::KEY_LOWEST ? as_float(0xFF800000u) : F::value_of(key);
+        w.threshold = key <= F::KEY_LOWEST ? F::LOWEST : F::code_of(key);
     }
 
-    // ---- 1: a threshold from the maxima of groups --------------------------------------------------------------------
-
-    DEVICE void first_threshold(Worker& w, const float* values, unsigned valid, unsigned k) {
-        constexpr int EACH = ITEMS / GROUPS;
+    // 1: a threshold from the maxima of groups.
+    DEVICE void first_threshold(Worker& w, const unsigned* words, unsigned k) {
         unsigned keys[GROUPS], most = 0, least = ~0u;
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
-            float best = as_float(0x7FC00000u);
-#pragma unroll
-            for (int i = g * EACH; i < g * EACH + EACH; i++) best = valid >> i & 1 ? fmaxf(best, values[i]) : best;
-            keys[g] = best == best ? F::key(best) : KEY_NONE;
+            keys[g] = F::group_key(words + g * GROUP_WORDS, GROUP_WORDS);
             most = larger(most, keys[g]);
-            least = keys[g] ? smaller(least, keys[g]) : least;
+            least = smaller(least, keys[g] - 1);  // KEY_NONE - 1 is the largest
         }
         most = warp_max(most), least = warp_min(least);
         if (w.lane == 0) w.s.top[w.warp] = most, w.s.bottom[w.warp] = least;
         cta_sync();
         const unsigned high = warp_max(w.lane < WARPS ? w.s.top[w.lane] : 0);
-        const unsigned bottom = warp_min(w.lane < WARPS ? w.s.bottom[w.lane] : ~0u);
+        const unsigned bottom = warp_min(w.lane < WARPS ? w.s.bottom[w.lane] : ~0u) + 1;
         if (high == 0) return;  // no number in the chunk
         const int shift = shift_of(high - bottom);
 #pragma unroll
@@ -354,84 +446,66 @@ struct Worker {
         cta_sync();
         find(w, k);
         if (w.s.inside == 0) return;  // fewer than k groups
-        w.low = edge(high, w.s.bin, shift, bottom);
+        w.low = edge_of(high, w.s.bin, shift, bottom);
         admit_from(w, w.low);
     }
 
-    // Smallest key of a bin, no less than `bottom`.
-    DEVICE unsigned edge(unsigned high, unsigned bin, int shift, unsigned bottom) {
-        const unsigned depth = (bin << shift) + ((1u << shift) - 1);
-        return depth >= high ? bottom : larger(bottom, high - depth);
-    }
-
-    // ---- 2: the list -------------------------------------------------------------------------------------------------
-
-    DEVICE void append(Worker& w, const Segment<F>& segment, int line, const float* values, unsigned valid, unsigned k) {
-        for (;;) {
-            unsigned pass = 0;
+    // 2: the chunk's elements that pass enter the list, in order. False, and nothing has happened, if they do not fit.
+    DEVICE bool append(Worker& w, const unsigned* words, unsigned pass, int start, unsigned capacity) {
+        unsigned packed[PACKS], all[PACKS], total = 0;
 #pragma unroll
-            for (int i = 0; i < ITEMS; i++) pass |= (values[i] >= w.threshold ? 1u : 0u) << i;
-            pass = (w.everything ? ~0u : pass) & valid;
-            unsigned packed = 0;
+        for (int p = 0; p < PACKS; p++) packed[p] = 0;
 #pragma unroll
-            for (int j = 0; j < F::VECTORS; j++)
-                packed |= (unsigned)__popc(pass >> (j * F::WIDTH) & ((1u << F::WIDTH) - 1)) << (j * FIELD);
-            const unsigned upto = warp_prefix(packed, w.lane), all = shuffle(upto, 31), mine = upto - packed;
-            unsigned total = 0;
+        for (int j = 0; j < F::VECTORS; j++)
+            packed[j / PER_WORD] |= (unsigned)__popc(pass >> (j * F::WIDTH) & ((1u << F::WIDTH) - 1)) << (j % PER_WORD * FIELD);
 #pragma unroll
-            for (int j = 0; j < F::VECTORS; j++) total += all >> (j * FIELD) & ((1u << FIELD) - 1);
-            unsigned before;
-            const unsigned more = over_warps(w, total, before);
-            if (w.count + more > (unsigned)w.capacity) {
-                cut(w, k);
-                continue;
-            }
-            unsigned place = w.count + before;
-#pragma unroll
-            for (int j = 0; j < F::VECTORS; j++) {
-                unsigned at = place + (mine >> (j * FIELD) & ((1u << FIELD) - 1));
-                const int start = Segment<F>::start(segment, line + j * 32);
-#pragma unroll
-                for (int i = 0; i < F::WIDTH; i++) {
-                    if (pass >> (j * F::WIDTH + i) & 1) {
-                        const unsigned key = F::key(values[j * F::WIDTH + i]);
-                        w.keys[at] = key, w.ids[at] = start + i, at++;
-                        w.top = larger(w.top, key);
-                    }
-                }
-                place += all >> (j * FIELD) & ((1u << FIELD) - 1);
-            }
-            w.count += more;
-            return;
+        for (int p = 0; p < PACKS; p++) {
+            const unsigned upto = warp_prefix(packed[p], w.lane);
+            all[p] = shuffle(upto, 31), packed[p] = upto - packed[p];
         }
+#pragma unroll
+        for (int j = 0; j < F::VECTORS; j++) total += all[j / PER_WORD] >> (j % PER_WORD * FIELD) & ((1u << FIELD) - 1);
+        unsigned before;
+        const unsigned more = over_warps(w, total, before);
+        if (w.count + more > capacity) return false;
+        unsigned place = w.count + before;
+#pragma unroll
+        for (int j = 0; j < F::VECTORS; j++) {
+            unsigned at = place + (packed[j / PER_WORD] >> (j % PER_WORD * FIELD) & ((1u << FIELD) - 1));
+#pragma unroll
+            for (int i = 0; i < F::WIDTH; i++) {
+                const bool enters = pass >> (j * F::WIDTH + i) & 1;
+                store_if(enters, w.list + at, F::code(words, j * F::WIDTH + i), start + j * 32 * F::WIDTH + i);
+                at += enters;
+            }
+            place += all[j / PER_WORD] >> (j % PER_WORD * FIELD) & ((1u << FIELD) - 1);
+        }
+        w.count += more;
+        return true;
     }
 
-    // Cut the list to its k best (it holds more). Later elements must be larger to enter.
-    DEVICE void cut(Worker& w, unsigned k) {
-        unsigned border, ties;
-        select(w, k, border, ties);
-        unsigned* keys = w.keys;
-        unsigned* ids = w.ids;
-        compact(w, border, ties, [keys, ids](unsigned place, unsigned key, unsigned id) { keys[place] = key, ids[place] = id; });
-        w.count = k;
-        w.low = ties ? border : border + 1;
-        admit_from(w, border + 1);
-        cta_sync();
-    }
-
-    // ---- 3: the k-th largest of the list -----------------------------------------------------------------------------
-
-    // Elements of the list above `border`, and the first `ties` that equal it, are the k best. 1 <= k <= count.
+    // 3: elements of the list above `border`, and the first `ties` that equal it, are the k best. 1 <= k <= count.
     DEVICE void select(Worker& w, unsigned k, unsigned& border, unsigned& ties) {
-        const unsigned most = warp_max(w.top);
+        cta_sync();
+        unsigned most = 0;
+#pragma unroll 1
+        for (unsigned i = w.tid; i < w.count; i += THREADS) {
+            unsigned key = w.list[i].x;
+            if (i >= w.keyed) w.list[i].x = key = F::key(key);
+            most = larger(most, key);
+        }
+        w.keyed = w.count;
+        most = warp_max(most);
         if (w.lane == 0) w.s.top[w.warp] = most;
         if (w.tid == 0) w.s.few_count = 0;
         cta_sync();
         unsigned high = warp_max(w.lane < WARPS ? w.s.top[w.lane] : 0), bottom = w.low;
+#pragma unroll 1
         for (;;) {
             const int shift = shift_of(high - bottom);
+#pragma unroll 1
             for (unsigned i = w.tid; i < w.count; i += THREADS) {
-                const unsigned key = w.keys[i];
+                const unsigned key = w.list[i].x;
                 if (key >= bottom && key <= high) count_atomically(&w.s.histogram[(high - key) >> shift]);
             }
             cta_sync();
@@ -442,20 +516,22 @@ struct Worker {
                 border = high - bin, ties = k;
                 return;
             }
-            bottom = edge(high, bin, shift, bottom), high -= bin << shift;
+            bottom = edge_of(high, bin, shift, bottom), high -= bin << shift;
             if (inside == k) {
                 border = bottom - 1, ties = 0;
                 return;
             }
             if (inside <= FEW) break;
         }
+#pragma unroll 1
         for (unsigned i = w.tid; i < w.count; i += THREADS) {
-            const unsigned key = w.keys[i];
+            const unsigned key = w.list[i].x;
             if (key >= bottom && key <= high) w.s.few[count_atomically(&w.s.few_count)] = key;
         }
         cta_sync();
         const unsigned few = w.s.few_count, key = w.lane < few ? w.s.few[w.lane] : KEY_NONE;
         unsigned over = 0, reach = 0;
+#pragma unroll 1
         for (unsigned i = 0; i < few; i++) {
             const unsigned other = shuffle(key, i);
             over += other > key, reach += other >= key;
@@ -465,162 +541,184 @@ struct Worker {
         border = shuffle(key, source), ties = k - shuffle(over, source);
     }
 
-    // Hand the chosen elements to `take(place, key, id)` in list order.
-    template <class Take>
-    DEVICE void compact(Worker& w, unsigned border, unsigned ties, Take take) {
+    // Move the chosen elements to the front of the list; they stay in order.
+    DEVICE void compact(Worker& w, unsigned border, unsigned ties) {
         unsigned over_base = 0, tie_base = 0;
-        for (unsigned base = 0; base < w.count; base += 4 * THREADS) {
-            const unsigned first = base + 4 * w.tid;
-            unsigned key[4] = {0, 0, 0, 0}, id[4] = {0, 0, 0, 0}, packed = 0;
-            if (first < w.count) {
-                const uint4 a = *(const uint4*)(w.keys + first), b = *(const uint4*)(w.ids + first);
-                key[0] = a.x, key[1] = a.y, key[2] = a.z, key[3] = a.w;
-                id[0] = b.x, id[1] = b.y, id[2] = b.z, id[3] = b.w;
-            }
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                if (first + i >= w.count) key[i] = KEY_NONE;
-                packed += (key[i] > border ? 1u : 0u) + (key[i] == border && key[i] ? 1u << 16 : 0u);
-            }
-            const unsigned upto = warp_prefix(packed, w.lane);
+#pragma unroll 1
+        for (unsigned base = 0; base < w.count; base += 2 * THREADS) {
+            const unsigned first = base + 2 * w.tid;
+            uint4 pair = make_uint4(0, 0, 0, 0);
+            if (first < w.count) pair = *(const uint4*)(w.list + first);
+            if (first + 1 >= w.count) pair.z = KEY_NONE;
+            const bool over0 = pair.x > border, over1 = pair.z > border;
+            const bool tie0 = pair.x == border && border, tie1 = pair.z == border && border;
+            const unsigned packed = over0 + over1 + ((tie0 + tie1) << 16), upto = warp_prefix(packed, w.lane);
             unsigned before;
             const unsigned total = over_warps(w, shuffle(upto, 31), before);
             before += upto - packed;
-            unsigned over = over_base + (before & 0xFFFF), tie = tie_base + (before >> 16);
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                if (key[i] > border) {
-                    take(over + smaller(tie, ties), key[i], id[i]), over++;
-                } else if (key[i] == border && key[i]) {
-                    if (tie < ties) take(over + tie, key[i], id[i]);
-                    tie++;
-                }
-            }
+            const unsigned over = over_base + (before & 0xFFFF), tie = tie_base + (before >> 16);
+            // No place is behind the element it is for, and the barrier has passed since this round's were read.
+            store_if(over0 || (tie0 && tie < ties), w.list + over + smaller(tie, ties), pair.x, pair.y);
+            store_if(over1 || (tie1 && tie + tie0 < ties), w.list + over + over0 + smaller(tie + tie0, ties), pair.z, pair.w);
             over_base += total & 0xFFFF, tie_base += total >> 16;
         }
     }
 
     // Bring the cluster's lists to its first CTA, in the order of the segments. False on the others, which are done.
-    DEVICE bool gather(Worker& w, int rank, unsigned k) {
-        if (w.count > (unsigned)w.capacity / CTAS) cut(w, k);
+    DEVICE bool gather(Worker& w, int rank) {
         if (w.tid == 0) w.s.count = w.count, w.s.low = w.count ? w.low : ~0u;
         cluster_sync();
         const unsigned each = w.lane < CTAS ? load_peer(&w.s.count, w.lane) : 0;
         const unsigned low = w.lane < CTAS ? load_peer(&w.s.low, w.lane) : ~0u;
         const unsigned place = warp_sum(w.lane < rank ? each : 0);
         if (rank != 0) {
+#pragma unroll 1
             for (unsigned i = w.tid; i < w.count; i += THREADS) {
-                store_peer(w.keys + place + i, 0, w.keys[i]);
-                store_peer(w.ids + place + i, 0, w.ids[i]);
+                uint2 item = w.list[i];
+                if (i >= w.keyed) item.x = F::key(item.x);
+                store_peer(w.list + place + i, 0, item);
             }
+        } else {
+#pragma unroll 1
+            for (unsigned i = w.keyed + w.tid; i < w.count; i += THREADS) w.list[i].x = F::key(w.list[i].x);
         }
         cluster_sync();
-        if (rank != 0) return false;
-        w.count = warp_sum(each), w.low = warp_min(low);
-        for (unsigned i = w.tid; i < w.count; i += THREADS) w.top = larger(w.top, w.keys[i]);
-        return true;
+        w.count = w.keyed = warp_sum(each), w.low = warp_min(low);
+        return rank == 0;
+    }
+
+    // Elements of the row that are visible. Of compact rows they are a prefix too: block ids ascend, -1 after them.
+    DEVICE int visible_elements(Worker& w, const Arguments& a, unsigned row) {
+        const int seen = a.visible[row] > 0 ? a.visible[row] : 0;
+        if (a.blocks == nullptr) {
+            const int lanes = seen < a.lanes ? seen : a.lanes;
+            return F::WIDTH == 1 ? (int)(((u64)lanes + a.block_size - 1) / a.block_size) : lanes;
+        }
+        unsigned sum = 0;
+#pragma unroll 1
+        for (int i = w.tid; i < a.block_count; i += THREADS) {
+            const int block = a.blocks[(u64)row * a.block_count + i];
+            const long long left = seen - (long long)block * a.block_size;
+            if (block >= 0 && left > 0) sum += left < a.block_size ? (int)left : a.block_size;
+        }
+        unsigned before;
+        return (int)over_warps(w, warp_sum(sum), before);
     }
 };
 
-// ---- a row -----------------------------------------------------------------------------------------------------------
-
-// Elements of the row that are visible. Of compact rows they are a prefix too: block ids ascend, -1 after them.
-template <class W>
-DEVICE int visible_elements(W& w, const Arguments& a, unsigned row, bool of_blocks) {
-    const int seen = a.visible[row] > 0 ? a.visible[row] : 0;
-    if (a.blocks == nullptr) {
-        const int lanes = seen < a.lanes ? seen : a.lanes;
-        return of_blocks ? (int)(((u64)lanes + a.block_size - 1) / a.block_size) : lanes;
-    }
-    unsigned sum = 0;
-    for (int i = w.tid; i < a.block_count; i += W::WARPS * 32) {
-        const int block = a.blocks[(u64)row * a.block_count + i];
-        const long long left = seen - (long long)block * a.block_size;
-        if (block >= 0 && left > 0) sum += left < a.block_size ? (int)left : a.block_size;
-    }
-    unsigned before;
-    return (int)W::over_warps(w, warp_sum(sum), before);
-}
-
-DEVICE int entry_of(const Arguments& a, unsigned row, int lane) {
-    if (a.blocks == nullptr) return lane;
-    return a.blocks[(u64)row * a.block_count + lane / a.block_size] * a.block_size + lane % a.block_size;
-}
-
-template <class F, int THREADS, int CTAS>
-DEVICE void top_k(const Arguments& a, Shared<THREADS / 32>& shared, unsigned* list) {
+// One row, or a CTA's share of it.
+template <class F, int THREADS, int CTAS, bool PREFETCH>
+DEVICE void top_k(const Arguments& a, unsigned ctas, Shared<THREADS / 32>& shared, uint2* list) {
     typedef Worker<F, THREADS, CTAS> W;
-    constexpr bool OF_BLOCKS = F::WIDTH == 1;
+    typedef Segment<F> S;
     const unsigned row = block_index() / CTAS, k = a.k;
     const int rank = block_index() % CTAS;
-    W w = W::make(shared, list, a.capacity);
-    const Segment<F> segment = Segment<F>::make(a, row, rank, CTAS);
+    W w = W::make(shared, list);
+    const S segment = S::make(a, row, ctas / CTAS, rank, CTAS);
     const int begin = w.warp * 32 * F::VECTORS + w.lane;
+    int* out = a.out + (u64)row * k;
     uint4 next[F::VECTORS];
 #pragma unroll
-    for (int j = 0; j < F::VECTORS; j++) next[j] = Segment<F>::load(segment, begin + j * 32);
+    for (int j = 0; j < F::VECTORS; j++) next[j] = S::load(segment, begin + j * 32);  // before `visible` is known
     W::clear_histogram(w);
-    const int visible = visible_elements(w, a, row, OF_BLOCKS);
-    int* out = a.out + (u64)row * k;
+    const int visible = W::visible_elements(w, a, row);
     if (visible <= a.k) {
+#pragma unroll 1
         for (int i = rank * THREADS + w.tid; i < a.k; i += CTAS * THREADS) out[i] = i < visible ? entry_of(a, row, i) : -1;
         return;
     }
     const int last = visible < segment.last ? visible : segment.last;
-    for (int base = 0; Segment<F>::start(segment, base) < last; base += W::CHUNK_LINES) {
-        const int line = base + begin;
-        uint4 now[F::VECTORS];
-        float values[W::ITEMS];
-        unsigned valid = 0;
+    bool loaded = true, gathered = CTAS == 1;
+    int part = -1;  // of a chunk that did not fit at once, the warps whose elements come next
+#pragma unroll 1
+    for (int base = 0;;) {
+        const int start = S::start(segment, base + begin);
+        const bool more = S::start(segment, base) < last;
+        if (more) {
+            unsigned words[F::WORDS], pass = 0;
+            if (!loaded) {
 #pragma unroll
-        for (int j = 0; j < F::VECTORS; j++) now[j] = next[j];
-        if (Segment<F>::start(segment, base + W::CHUNK_LINES) < last) {
-#pragma unroll
-            for (int j = 0; j < F::VECTORS; j++) next[j] = Segment<F>::load(segment, line + W::CHUNK_LINES + j * 32);
-        }
-#pragma unroll
-        for (int j = 0; j < F::VECTORS; j++) {
-            const int start = Segment<F>::start(segment, line + j * 32);
-#pragma unroll
-            for (int i = 0; i < F::WIDTH; i++) {
-                values[j * F::WIDTH + i] = Segment<F>::value(segment, now[j], OF_BLOCKS ? start : 0, OF_BLOCKS ? visible : i);
-                valid |= (start + i >= segment.first && start + i < last ? 1u : 0u) << (j * F::WIDTH + i);
+                for (int j = 0; j < F::VECTORS; j++) next[j] = S::load(segment, base + begin + j * 32);
             }
+            S::decode(segment, next, start, visible, words);
+            const bool inside = S::start(segment, base) >= segment.first && S::start(segment, base + W::CHUNK_LINES) <= last;
+            if (PREFETCH && S::start(segment, base + W::CHUNK_LINES) < last) {
+#pragma unroll
+                for (int j = 0; j < F::VECTORS; j++)
+                    next[j] = S::load(segment, base + W::CHUNK_LINES + begin + j * 32);
+            }
+            unsigned valid = ~0u >> (32 - F::ITEMS);
+            if (!inside) {
+                valid = 0;
+#pragma unroll
+                for (int i = 0; i < F::ITEMS; i++) {
+                    const int at = start + i / F::WIDTH * 32 * F::WIDTH + i % F::WIDTH;
+                    if (at >= segment.first && at < last) valid |= 1u << i;
+                    else F::blank(words, i);
+                }
+            }
+            if (base == 0 && w.everything) {
+                cta_sync();  // the histogram is clear
+                if (last - segment.first >= 2 * (long long)k) W::first_threshold(w, words, k);
+            }
+            pass = w.everything ? valid : F::pass(words, w.threshold);
+            if (part >= 0 && w.warp / (W::WARPS / W::PARTS) != part) pass = 0;
+            if (W::append(w, words, pass, start, a.capacity)) {
+                if (part < 0 || ++part == W::PARTS) base += W::CHUNK_LINES, part = -1;
+                loaded = PREFETCH && part < 0 && loaded;
+                continue;
+            }
+            loaded = false;
+            if (part < 0 && W::PARTS > 1) {  // part by part: then the list holds over k where one does not fit
+                part = 0;
+                continue;
+            }
+        } else if (!gathered && w.count <= (unsigned)a.capacity / CTAS) {
+            if (!W::gather(w, rank)) return;
+            gathered = true;
         }
-        if (base == 0) {
-            cta_sync();  // the histogram is clear
-            if (last - segment.first >= 2 * a.k) W::first_threshold(w, values, valid, k);
-        }
-        W::append(w, segment, line, values, valid, k);
+        // The row is read, or the list must be cut to its k best before more fits.
+        const bool done = !more && gathered;
+        unsigned border, ties;
+        W::select(w, k, border, ties);
+        W::compact(w, border, ties);
+        if (done) break;
+        w.count = w.keyed = k;
+        w.low = ties ? border : border + 1;
+        W::admit_from(w, border + 1);  // what ties with the k-th comes after it
     }
-    if (CTAS > 1 && !W::gather(w, rank, k)) return;
-    unsigned border, ties;
-    W::select(w, k, border, ties);
-    W::compact(w, border, ties, [&a, out, row](unsigned place, unsigned, unsigned id) { out[place] = entry_of(a, row, id); });
+    cta_sync();
+#pragma unroll 1
+    for (int i = w.tid; i < a.k; i += THREADS) out[i] = entry_of(a, row, w.list[i].y);
 }
 
+// Name (of the shape of work, the format and the CTAs of a row), format, threads, CTAs, resident CTAs, prefetch.
+//   short: many rows of up to 8,192 elements, one chunk each, several rows on an SM
+//   stream: rows that pass by in chunks
+//   long: 32,768 elements in flight
+#define TOPK_KERNELS                                    \
+    TOPK_KERNEL(short_f32_1, F32<8>, 256, 1, 3, false)    \
+    TOPK_KERNEL(short_bf16_1, BF16<4>, 256, 1, 4, false)  \
+    TOPK_KERNEL(stream_f32_1, F32<4>, 512, 1, 2, true)    \
+    TOPK_KERNEL(stream_bf16_1, BF16<2>, 512, 1, 2, true)  \
+    TOPK_KERNEL(long_f32_1, F32<8>, 1024, 1, 1, false)    \
+    TOPK_KERNEL(long_f32_2, F32<8>, 1024, 2, 1, false)    \
+    TOPK_KERNEL(long_f32_4, F32<8>, 1024, 4, 1, false)    \
+    TOPK_KERNEL(long_bf16_1, BF16<4>, 1024, 1, 1, false)  \
+    TOPK_KERNEL(long_bf16_2, BF16<4>, 1024, 2, 1, false)  \
+    TOPK_KERNEL(long_bf16_4, BF16<4>, 1024, 4, 1, false)  \
+    TOPK_KERNEL(stream_blocks_1, Blocks, 512, 1, 2, true) \
+    TOPK_KERNEL(stream_blocks_4, Blocks, 512, 4, 2, true)
+
 #ifndef TOPK_EMULATED
-#ifndef TOPK_THREADS
-#define TOPK_THREADS 256
-#endif
-#define TOPK_KERNEL(NAME, FORMAT, CTAS)                                                                             \
-    extern "C" __global__ void __cluster_dims__(CTAS, 1, 1) __launch_bounds__(TOPK_THREADS, 1024 / TOPK_THREADS)   \
+#define TOPK_KERNEL(NAME, FORMAT, THREADS, CTAS, RESIDENT, PREFETCH)                                                \
+    extern "C" __global__ void __cluster_dims__(CTAS, 1, 1) __launch_bounds__(THREADS, RESIDENT)                   \
         NAME(const void* scores, const int* visible, const int* blocks, int* out, int lanes, int k, int block_size, \
              int block_count, int capacity) {                                                                      \
-        extern __shared__ __align__(16) unsigned list[];                                                           \
-        __shared__ __align__(16) Shared<TOPK_THREADS / 32> shared;                                                 \
+        extern __shared__ __align__(16) uint2 list[];                                                              \
+        __shared__ __align__(16) Shared<THREADS / 32> shared;                                                      \
         const Arguments a{scores, visible, blocks, out, lanes, k, block_size, block_count, capacity};              \
-        top_k<FORMAT, TOPK_THREADS, CTAS>(a, shared, list);                                                        \
+        top_k<FORMAT, THREADS, CTAS, PREFETCH>(a, gridDim.x, shared, list);                                        \
     }
-
-TOPK_KERNEL(topk_f32_1, F32, 1)
-TOPK_KERNEL(topk_f32_2, F32, 2)
-TOPK_KERNEL(topk_f32_4, F32, 4)
-TOPK_KERNEL(topk_f32_8, F32, 8)
-TOPK_KERNEL(topk_bf16_1, BF16, 1)
-TOPK_KERNEL(topk_bf16_2, BF16, 2)
-TOPK_KERNEL(topk_bf16_4, BF16, 4)
-TOPK_KERNEL(topk_bf16_8, BF16, 8)
-TOPK_KERNEL(topk_blocks_1, Blocks, 1)
-TOPK_KERNEL(topk_blocks_4, Blocks, 4)
+TOPK_KERNELS
 #endif
