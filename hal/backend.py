@@ -18,6 +18,7 @@ from . import device as device_module
 from .device import Capability, Device
 from .errors import SelfTestError
 from .graph import Graphs, GraphsUnavailable, NoGraphReason
+from .stream import InlineStreams, Streams
 
 # Accelerator names as users of the upstream package spell them, and the backends behind them.
 ALIASES: Mapping[str, str] = {
@@ -96,6 +97,10 @@ class Backend:
     def graphs(self, device: Device) -> Graphs | GraphsUnavailable:
         """Graph capture on a device, or why there is none."""
         return GraphsUnavailable(device, NoGraphReason.NOT_BUILT)
+
+    def streams(self, device: Device) -> Streams:
+        """Streams, events and pinned memory of a device."""
+        return InlineStreams(device)
 
     def communicator(self, device: Device) -> str:
         """torch.distributed backend for groups of such devices; see `hal.comm`."""

@@ -19,6 +19,8 @@ import torch
 from ...hal.backend import Available, Backend, Unavailable
 from ...hal.contract import CONTRACT_VERSION
 from ...hal.device import Capability, Device
+from ...hal.graph import Graphs, GraphsUnavailable, NoGraphReason
+from ...hal.stream import Streams
 from . import driver
 from .register import ARCHS
 
@@ -118,6 +120,20 @@ class CudaBackend(Backend):
     def capability(self, device: Device) -> Capability:
         found = super().capability(device)
         return replace(found, name=f"{found.name} (interpreted)") if device.type == "cpu" else found
+
+    def graphs(self, device: Device) -> Graphs | GraphsUnavailable:
+        if device.type == "cpu":
+            return GraphsUnavailable(device, NoGraphReason.NO_DEVICE_QUEUE, "kernels run in Triton's interpreter")
+        from .streams import CudaGraphs
+
+        return CudaGraphs(device)
+
+    def streams(self, device: Device) -> Streams:
+        if device.type == "cpu":
+            return super().streams(device)
+        from .streams import CudaStreams
+
+        return CudaStreams(device)
 
     def self_test(self, device: Device) -> None:
         """One small kernel with known answers, through the path that all kernels take."""

@@ -140,7 +140,7 @@ def of_op(entries: Iterable[Listed], op: str) -> list[Listed]:
 
 
 def _module_of(fn: Callable[..., Any]) -> str:
-    return inspect.unwrap(fn).__module__.rpartition(".")[2]
+    return str(inspect.unwrap(fn).__module__).rpartition(".")[2]
 
 
 def _same_family(module: str, family: str) -> bool:
