@@ -59,13 +59,14 @@ void multiply(Core* c, bool scaled, float* cp, const void* a, Type at, const voi
 }  // namespace
 
 void mmad(bool scaled, void* cp, Type ct, const void* a, Type at, const void* b, Type bt, uint32_t m, uint32_t k,
-          uint32_t n, uint32_t unit_flag, bool from_bias, bool zero) {
+          uint32_t n, uint32_t unit_flag, bool gemv, bool from_bias, bool zero) {
   Core* c = current();
   const char* what = scaled ? "asc_mmad_mx" : "asc_mmad";
   const uint64_t stores_before = c->unit_f_issued;
   if (unit_flag) c->unit_m_issued++;
   auto run = [=] {
     if (m > kLargest || n > kLargest || k > kLargest) fail("%s: M %u, K %u, N %u; at most %u", what, m, k, n, kLargest);
+    if (gemv && m > 1) fail("%s: the matrix-vector form takes 1 row of A, not %u", what, m);
     if (ct != Type::f32) fail("%s: accumulators other than float32 are not modelled", what);
     if (group_of(at) != group_of(bt)) fail("%s: operands of different sizes", what);
     if (m && n && k) {
@@ -108,6 +109,7 @@ void check_modes(const Fixpipe& f, const char* what) {
   if (!f.nz2nd || f.nz2dn || f.channel_split) fail("%s: only row-major output (nz2nd) is modelled", what);
   if (f.relu != 0 && f.relu != 1) fail("%s: relu mode %d is not modelled", what, f.relu);
   if (f.n > kLargest) fail("%s: N %u; at most %u", what, f.n, kLargest);
+  if (!f.dst_pitch) fail("%s: a row pitch of 0", what);
   if (!f.to_ub) return;
   if (f.dual < 0 || f.dual > 2) fail("%s: dual mode %d; 0, 1 or 2", what, f.dual);
   if (f.dual && f.dt != f.st) fail("%s: no conversion in dual mode", what);

@@ -15,6 +15,10 @@ void check_burst(const char* what, uint32_t bursts, uint32_t len, const char* st
   if (bursts > 1 && stride != len && stride % 32)
     fail("%s: %s %lu is neither the burst length nor a multiple of 32 bytes", what, stride_name, (unsigned long)stride);
 }
+
+void check_element(const void* gm, int size, const char* what) {
+  if (uintptr_t(gm) % size) fail("%s: the global address is not a multiple of its elements' %d bytes", what, size);
+}
 }  // namespace
 
 void set_pad_value(uint32_t value) { current()->pad = value; }
@@ -47,7 +51,9 @@ void copy_gm2ub(void* dst, const void* src, int size, uint32_t bursts, uint32_t 
     const char* what = "asc_copy_gm2ub_align";
     if (!bursts || !len) return;
     check_burst(what, bursts, len, "dst_stride", dst_stride);
-    if (lpad * size > 32 || rpad * size > 32) fail("%s: padding of more than 32 bytes", what);
+    if (lpad * size > 32 || rpad * size > 32)
+      fail("%s: padding of %u and %u elements of %d bytes; at most 32 bytes each", what, lpad, rpad, size);
+    check_element(src, size, what);
     check(c->ub, dst, 1, 32, what);
     const size_t left = size_t(lpad) * size, right = size_t(rpad) * size, total = left + len + right;
     for (uint32_t i = 0; i < bursts; i++) {
@@ -69,7 +75,7 @@ void copy_gm2ub(void* dst, const void* src, int size, uint32_t bursts, uint32_t 
   push(MTE2, {.name = "asc_copy_gm2ub_align", .copy = true, .run = run});
 }
 
-void copy_ub2gm(void* dst, const void* src, uint32_t bursts, uint32_t len, uint64_t dst_stride, uint64_t src_stride) {
+void copy_ub2gm(void* dst, const void* src, int size, uint32_t bursts, uint32_t len, uint64_t dst_stride, uint64_t src_stride) {
   Core* c = current();
   const int mode = c->atomic;
   const Type type = c->atomic_type;
@@ -77,6 +83,7 @@ void copy_ub2gm(void* dst, const void* src, uint32_t bursts, uint32_t len, uint6
     const char* what = "asc_copy_ub2gm_align";
     if (!bursts || !len) return;
     check_burst(what, bursts, len, "src_stride", src_stride);
+    check_element(dst, size, what);
     check(c->ub, src, 1, 32, what);
     for (uint32_t i = 0; i < bursts; i++) {
       const uint8_t* s = (const uint8_t*)src + i * src_stride;
@@ -116,7 +123,7 @@ void copy_gm2l1(void* dst, const void* src, int size, uint64_t stride, uint32_t 
     check(c->l1, dst, 1, 32, what);
     for (uint32_t q = 0; q < num; q++) {
       const uint8_t* from = (const uint8_t*)src + q * matrix_stride;
-      uint8_t* to = (uint8_t*)dst + size_t(q) * nz_matrix * size;
+      uint8_t* to = (uint8_t*)dst + size_t(q) * nz_matrix * 32;
       for (uint32_t r = 0; r < (dn ? cols : rows); r++)
         check_gm(from + r * stride, size_t(dn ? rows : cols) * size, what);
       for (uint32_t n = 0; n < rows; n++)
@@ -202,7 +209,9 @@ void copy_l12l0_scales(Space to, uint64_t dst, const void* src, uint32_t x0, uin
         const uint8_t* s = (const uint8_t*)src + (size_t(x0 + x) * src_stride + y0 + y) * 32;
         check(c->l1, s, 32, 32, what);
         const int64_t d = base + (int64_t(x) * dst_stride + y) * 32;
-        if (d < 0 || d + 32 > int64_t(scales.size())) fail("%s: scales at %ld are outside the memory", what, long(d));
+        if (d < 0 || d + 32 > int64_t(scales.size()))
+          fail("%s: scales of byte %ld are outside the %zu KiB of %s", what, long(d * 16), l0->bytes / 1024,
+               to == Space::l0a ? "L0A" : "L0B");
         std::memcpy(&scales[size_t(d)], s, 32);
       }
     count_bytes(size_t(x_step) * y_step * 32);

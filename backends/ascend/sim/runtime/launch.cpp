@@ -134,6 +134,8 @@ std::string left_over(Core* c) {
   for (int id = 0; id < 32; id++) {
     if (c->intra[id]) return where + "counter " + std::to_string(id) + " at " + std::to_string(c->intra[id]);
     if (c->held[id]) return where + "mutex " + std::to_string(id) + " locked";
+    if (c->inter_arrivals[id] > c->inter_waits[id])
+      return where + "an arrival at the barrier of all cores, id " + std::to_string(id) + ", that it did not wait for";
   }
   return "";
 }

@@ -92,9 +92,9 @@ struct Core {
   int flag[kPipes][kPipes][8] = {};
   int intra[32] = {};
   uint64_t unlocks_issued[32] = {}, unlocks_done[32] = {};
-  int held[32] = {};
+  int held[32] = {}, holder[32] = {};
   uint64_t unit_m_issued = 0, unit_m_done = 0, unit_f_issued = 0, unit_f_done = 0;
-  uint64_t inter_waits[32] = {};
+  uint64_t inter_waits[32] = {}, inter_arrivals[32] = {};
   Region *ub = nullptr, *l1 = nullptr, *l0a = nullptr, *l0b = nullptr, *l0c = nullptr;
   std::vector<float> bias;
   std::vector<uint8_t> scales_a, scales_b;  // at 1/16 of the L0 address they belong to

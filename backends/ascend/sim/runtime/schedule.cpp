@@ -270,6 +270,7 @@ void mutex_lock(int pipe, int id) {
   check_pipe(pipe, "asc_lock");
   check_id(uint64_t(id), 32, "asc_lock");
   if (c->held[id]++) fail("asc_lock of mutex %d, which is locked already: locks are not nested", id);
+  c->holder[id] = pipe;
   push(pipe, {.name = "asc_lock", .wait = Wait::mutex, .a = id, .c = c->unlocks_issued[id], .silent = true});
 }
 
@@ -279,6 +280,8 @@ void mutex_unlock(int pipe, int id) {
   check_pipe(pipe, "asc_unlock");
   check_id(uint64_t(id), 32, "asc_unlock");
   if (--c->held[id] < 0) fail("asc_unlock of mutex %d, which is not locked", id);
+  if (c->holder[id] != pipe)
+    fail("asc_unlock of mutex %d by %s, which %s has locked", id, kPipeNames[pipe], kPipeNames[c->holder[id]]);
   c->unlocks_issued[id]++;
   push(pipe, {.name = "asc_unlock", .silent = true, .run = [=] { c->unlocks_done[id]++; }});
 }
@@ -331,6 +334,7 @@ void inter_arrive(int pipe, uint64_t id) {
   Doing doing(c, "asc_sync_inter_arrive");
   check_pipe(pipe, "asc_sync_inter_arrive");
   check_id(id, 32, "asc_sync_inter_arrive");
+  c->inter_arrivals[id]++;
   auto arrive = [=] { c->group->inter_arrived[c->kind ? 1 : 0][id]++; };
   if (pipe == S) {
     arrive();

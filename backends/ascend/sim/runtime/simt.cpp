@@ -123,12 +123,13 @@ void finish_warp(std::vector<Thread>& t, unsigned from, unsigned to) {
     }
     default:
       for (unsigned i = from; i < to; i++) {
-        const int lane = int(i - from), a = t[i].argument;
+        const int lane = int(i - from), width = t[i].argument & 63, a = t[i].argument >> 6, first = lane / width * width;
         const int source = t[i].kind == Warp::shfl_xor    ? lane ^ a
                            : t[i].kind == Warp::shfl_down ? lane + a
                            : t[i].kind == Warp::shfl_up   ? lane - a
-                                                          : a;
-        t[i].result = source >= 0 && from + unsigned(source) < to ? t[from + unsigned(source)].value : t[i].value;
+                                                          : first + a;
+        const bool inside = source >= first && source < first + width && from + unsigned(source) < to;
+        t[i].result = inside ? t[from + unsigned(source)].value : t[i].value;
       }
   }
 }

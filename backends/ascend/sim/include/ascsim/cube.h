@@ -7,21 +7,21 @@
 #include "memory.h"
 
 // M, K, N <= 4095; any of them 0 does nothing. `zero` starts from zero, `bias` from the bias table, else C is added to.
-// `unit_flag` 2 or 3 makes the copy out of L0C wait for this product by itself (see fixpipe.h). The last-but-three
-// argument, which keeps the matrix-vector form off, changes no result. Products and sums are float32 here, k ascending;
+// `unit_flag` 2 or 3 makes the copy out of L0C wait for this product by itself (see fixpipe.h). Without
+// `no_gemv` the matrix-vector form is on: M is 1; it changes no result. Products and sums are float32 here, k ascending;
 // the hardware's order of accumulation is not published.
 template <class C, class A, class B>
-ASC_API void asc_mmad(C* c, A* a, B* b, uint32_t M, uint32_t K, uint32_t N, int unit_flag, bool /*no_gemv*/, bool bias,
+ASC_API void asc_mmad(C* c, A* a, B* b, uint32_t M, uint32_t K, uint32_t N, int unit_flag, bool no_gemv, bool bias,
                       bool zero) {
   ascsim::mmad(false, c, ascsim::type_of<C>(), (const void*)a, ascsim::type_of<A>(), (const void*)b,
-               ascsim::type_of<B>(), M, K, N, uint32_t(unit_flag), bias, zero);
+               ascsim::type_of<B>(), M, K, N, uint32_t(unit_flag), !no_gemv, bias, zero);
 }
 // The same on operands times their block scales (asc_copy_l12l0a_mx), one E8M0 scale for 32 elements of k.
 template <class C, class A, class B>
-ASC_API void asc_mmad_mx(C* c, A* a, B* b, uint32_t M, uint32_t K, uint32_t N, int unit_flag, bool /*no_gemv*/,
+ASC_API void asc_mmad_mx(C* c, A* a, B* b, uint32_t M, uint32_t K, uint32_t N, int unit_flag, bool no_gemv,
                          bool bias, bool zero) {
   ascsim::mmad(true, c, ascsim::type_of<C>(), (const void*)a, ascsim::type_of<A>(), (const void*)b,
-               ascsim::type_of<B>(), M, K, N, uint32_t(unit_flag), bias, zero);
+               ascsim::type_of<B>(), M, K, N, uint32_t(unit_flag), !no_gemv, bias, zero);
 }
 // L1 to the bias table (4 KiB), pipe MTE1: `bursts` runs of `len` 64-byte lines; gaps in lines, tail to head. The table
 // is addressed by its byte offset and holds float32; float32 and half sources.

@@ -8,6 +8,14 @@ struct asc_fill_value_config {
   uint64_t repeat, blk_num, dst_gap;
 };
 namespace ascsim {
+// The bits of a number of at most 4 bytes.
+template <class T>
+ASC_API uint32_t bits32(T value) {
+  static_assert(sizeof(T) <= 4);
+  uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  return bits;
+}
 struct Hint {  // a cache hint, taken and ignored
   constexpr Hint(int) {}
   constexpr Hint(asc_load_l2_cache_mode) {}
@@ -18,7 +26,7 @@ struct Hint {  // a cache hint, taken and ignored
 // Global memory to UB, pipe MTE2: `bursts` runs of `len` bytes whose heads lie src_stride and dst_stride bytes apart.
 // lpad and rpad elements (at most 32 bytes each) are put before and after each burst: the value of asc_set_copy_pad_val
 // if `constant`, else copies of its first element. bursts <= 4095, len <= 2097151, dst 32-byte aligned, dst_stride a
-// multiple of 32 unless equal to len (compact). Bytes between the end of a burst and the next 32-byte line are
+// multiple of 32 unless equal to len (compact), src aligned to its elements. Bytes between the end of a burst and the next 32-byte line are
 // unspecified afterwards; the model poisons them.
 template <class D, class S>
 ASC_API void asc_copy_gm2ub_align(D* dst, S* src, uint32_t bursts, uint32_t len, uint32_t lpad, uint32_t rpad,
@@ -26,15 +34,18 @@ ASC_API void asc_copy_gm2ub_align(D* dst, S* src, uint32_t bursts, uint32_t len,
   ascsim::copy_gm2ub((void*)dst, (const void*)src, sizeof(D), bursts, len, lpad, rpad, constant, src_stride,
                      dst_stride);
 }
-// The value of constant padding, as bits; read when the copy is issued.
-ASC_API void asc_set_copy_pad_val(uint32_t value) { ascsim::set_pad_value(value); }
+// The value of constant padding, in the type of the elements; read when the copy is issued.
+template <class T>
+ASC_API void asc_set_copy_pad_val(T value) {
+  ascsim::set_pad_value(ascsim::bits32(value));
+}
 
 // UB to global memory, pipe MTE3: the same, src 32-byte aligned, src_stride a multiple of 32 unless equal to len. With
 // an atomic mode set, each element is combined with what is there.
 template <class D, class S>
 ASC_API void asc_copy_ub2gm_align(D* dst, S* src, uint32_t bursts, uint32_t len, ascsim::Hint, uint64_t dst_stride,
                                   uint64_t src_stride) {
-  ascsim::copy_ub2gm((void*)dst, (const void*)src, bursts, len, dst_stride, src_stride);
+  ascsim::copy_ub2gm((void*)dst, (const void*)src, sizeof(D), bursts, len, dst_stride, src_stride);
 }
 
 // UB to L1 of the block's cube core, pipe MTE3: `bursts` runs of `len` 32-byte lines; gaps in lines, tail to head.
@@ -44,7 +55,7 @@ ASC_API void asc_copy_ub2l1(void* dst, const void* src, uint32_t bursts, uint32_
 }
 
 // Registers of the next copies into the NZ format of L1: number of matrices, lines (32 B) from row to row, lines from
-// one column group to the next (the rows of the L1 tile), elements from matrix to matrix.
+// one column group to the next (the rows of the L1 tile), lines from matrix to matrix. 0 matrices: nothing is copied.
 ASC_API void asc_set_gm2l1_nz_para(uint32_t num, uint32_t n_stride, uint32_t c0_stride, uint32_t matrix_stride) {
   ascsim::set_nz_registers(num, n_stride, c0_stride, matrix_stride);
 }
@@ -62,10 +73,11 @@ ASC_API void asc_copy_gm2l1_dn2nz(D* dst, S* src, uint64_t row_bytes, ascsim::Hi
                                   uint64_t matrix_bytes = 0, bool = false) {
   ascsim::copy_gm2l1((void*)dst, (const void*)src, sizeof(D), row_bytes, N, cols, matrix_bytes, true);
 }
-// Fills L1 on pipe MTE2: `repeat` runs of blk_num 32-byte blocks, dst_gap blocks between them.
-template <class T>
-ASC_API void asc_fill_l1(T* dst, uint32_t value, asc_fill_value_config f) {
-  ascsim::fill_l1((void*)dst, value, sizeof(T), f.repeat, f.blk_num, f.dst_gap);
+// Fills L1 on pipe MTE2: `repeat` runs of blk_num 32-byte blocks, dst_gap blocks between them. An integer is the bits of
+// an element, a half or a bfloat16 its value.
+template <class T, class V>
+ASC_API void asc_fill_l1(T* dst, V value, asc_fill_value_config f) {
+  ascsim::fill_l1((void*)dst, ascsim::bits32(value), sizeof(T), f.repeat, f.blk_num, f.dst_gap);
 }
 
 // L1 to L0A or L0B, pipe MTE1, in fractals of 512 bytes (16 rows of 32 bytes). Source fractal (m, k) lies at

@@ -41,7 +41,8 @@ void set_nz_registers(uint32_t num, uint32_t n_stride, uint32_t c0_stride, uint3
 void set_atomic(int mode, Type type);  // 0 none, 1 add, 2 max, 3 min
 void copy_gm2ub(void* dst, const void* src, int size, uint32_t bursts, uint32_t len, uint32_t lpad, uint32_t rpad,
                 bool constant, uint64_t src_stride, uint64_t dst_stride);
-void copy_ub2gm(void* dst, const void* src, uint32_t bursts, uint32_t len, uint64_t dst_stride, uint64_t src_stride);
+void copy_ub2gm(void* dst, const void* src, int size, uint32_t bursts, uint32_t len, uint64_t dst_stride,
+                uint64_t src_stride);
 void copy_ub2l1(void* dst, const void* src, uint32_t bursts, uint32_t len, uint32_t src_gap, uint32_t dst_gap);
 void copy_gm2l1(void* dst, const void* src, int size, uint64_t stride, uint32_t n, uint32_t d, uint64_t matrix_stride,
                 bool dn);
@@ -51,7 +52,7 @@ void copy_l12l0(Space to, void* dst, const void* src, int size, uint32_t m0, uin
 void copy_l12l0_scales(Space to, uint64_t dst, const void* src, uint32_t x0, uint32_t y0, uint32_t x_step,
                        uint32_t y_step, uint32_t src_stride, uint32_t dst_stride);
 void mmad(bool scaled, void* c, Type ct, const void* a, Type at, const void* b, Type bt, uint32_t m, uint32_t k,
-          uint32_t n, uint32_t unit_flag, bool from_bias, bool zero);
+          uint32_t n, uint32_t unit_flag, bool gemv, bool from_bias, bool zero);
 void copy_l12bt(uint64_t dst, const void* src, Type type, uint32_t bursts, uint32_t len, uint32_t src_gap,
                 uint32_t dst_gap);
 struct Fixpipe {

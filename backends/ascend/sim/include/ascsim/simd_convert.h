@@ -118,10 +118,12 @@ ASC_API void asc_addc(vector_bool& c, vector_u32& d, vector_u32 a, vector_u32 b,
   }
   c = r;
 }
+// a - b - carry_in: what its page says, in its formula, examples and code, although the mask that comes out, as that of
+// asc_sub, is on where nothing was borrowed.
 ASC_API void asc_subc(vector_bool& c, vector_u32& d, vector_u32 a, vector_u32 b, vector_bool ci, const vector_bool& m) {
   vector_bool r{};
   for (int i = 0; i < 64; i++) {
-    uint64_t bb = uint64_t(b.v[i]) + !ci.b[4 * i];
+    uint64_t bb = uint64_t(b.v[i]) + ci.b[4 * i];
     bool on = ascsim::act<uint32_t>(m, i);
     r.b[4 * i] = on && a.v[i] >= bb;
     d.v[i] = on ? uint32_t(a.v[i] - bb) : 0;

@@ -80,7 +80,7 @@ ASC_API void asc_madd(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, const ascsim
 template <class T, class S>
 ASC_API void asc_axpy(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, S s, const vector_bool& m) {
   for (int i = 0; i < ascsim::vreg<T>::N; i++)
-    if (ascsim::act<T>(m, i)) d.v[i] = T(std::fma(float(a.v[i]), float(s), float(d.v[i])));
+    d.v[i] = ascsim::act<T>(m, i) ? T(std::fma(float(a.v[i]), float(s), float(d.v[i]))) : T(0);
 }
 // Comparisons: a mask of lanes; off where the mask is off.
 #define ASCSIM_CMP(NAME, op)                                                                                          \
@@ -127,7 +127,7 @@ ASC_API void asc_arange(ascsim::vreg<T>& d, S s) {
 }
 template <class T, class S>
 ASC_API void asc_arange_descend(ascsim::vreg<T>& d, S s) {
-  for (int i = 0; i < ascsim::vreg<T>::N; i++) d.v[i] = T(T(s) - T(i));
+  for (int i = 0; i < ascsim::vreg<T>::N; i++) d.v[i] = T(T(s) + T(ascsim::vreg<T>::N - 1 - i));
 }
 // Over all active lanes, the result in lane 0, the rest zero. Sums of float32 go as a binary tree of neighbours; the
 // largest and smallest have the index of their first occurrence in lane 1.
@@ -225,7 +225,7 @@ ASC_API void asc_squeeze(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, const vec
 }
 template <class T>
 ASC_API void asc_unsqueeze(ascsim::vreg<T>& d, const vector_bool& m) {
-  T k = d.v[0];
+  T k{};
   ascsim::vreg<T> r;
   for (int i = 0; i < ascsim::vreg<T>::N; i++) {
     r.v[i] = k;

@@ -160,6 +160,11 @@ ASC_API void asc_storealign_postupdate(T*& base, const ascsim::vreg<T>& a, uint1
   ascsim_store_blocks(base, a, blk, m);
   base = (T*)((uint8_t*)base + size_t(rep) * 32);
 }
+template <class T>
+ASC_API void asc_storealign_postupdate(T*& base, const ascsim::vreg<T>& a, int32_t off, const vector_bool& m) {
+  asc_storealign(base, a, 0, m);
+  base += off;
+}
 // Masks from and to UB, one bit per byte of a register; off in bytes.
 ASC_API void asc_loadalign(vector_bool& d, uint32_t* s, int32_t off) {
   ascsim::check_ub((uint8_t*)s + off, 32, 32, "mask in UB");

@@ -32,6 +32,11 @@ template <auto F>
 struct FunctionName {
   static constexpr const char* value = "function";
 };
+// Argument of an exchange with the width of its groups.
+ASC_API int grouped(int argument, int width) {
+  if (width < 1 || width > 32 || (width & (width - 1))) fail("width %d of an exchange; a power of 2 up to 32", width);
+  return argument * 64 + width;
+}
 template <class T>
 ASC_API T collective(Warp kind, T value, int argument = 0) {
   static_assert(sizeof(T) <= 8);
@@ -59,23 +64,23 @@ ASC_API void asc_vf_call(A0 first, A... args) {
 // Every thread of the launch waits for all others; what they wrote before is seen after.
 ASC_API void asc_syncthreads() { ascsim::thread_barrier(); }
 
-// Exchanges within a warp. All 32 threads take part; a source outside the warp gives back the own value. They order no
-// memory.
+// Exchanges within a warp, in groups of `width` threads (a power of 2 up to 32). All 32 threads take part; a source
+// outside the group gives back the own value. They order no memory.
 template <class T>
-ASC_API T asc_shfl_xor(T v, int mask) {
-  return ascsim::collective(ascsim::Warp::shfl_xor, v, mask);
+ASC_API T asc_shfl_xor(T v, int mask, int width = 32) {
+  return ascsim::collective(ascsim::Warp::shfl_xor, v, ascsim::grouped(mask, width));
 }
 template <class T>
-ASC_API T asc_shfl_down(T v, int by) {
-  return ascsim::collective(ascsim::Warp::shfl_down, v, by);
+ASC_API T asc_shfl_down(T v, int by, int width = 32) {
+  return ascsim::collective(ascsim::Warp::shfl_down, v, ascsim::grouped(by, width));
 }
 template <class T>
-ASC_API T asc_shfl_up(T v, int by) {
-  return ascsim::collective(ascsim::Warp::shfl_up, v, by);
+ASC_API T asc_shfl_up(T v, int by, int width = 32) {
+  return ascsim::collective(ascsim::Warp::shfl_up, v, ascsim::grouped(by, width));
 }
 template <class T>
-ASC_API T asc_shfl(T v, int lane) {
-  return ascsim::collective(ascsim::Warp::shfl, v, lane);
+ASC_API T asc_shfl(T v, int lane, int width = 32) {
+  return ascsim::collective(ascsim::Warp::shfl, v, ascsim::grouped(lane, width));
 }
 // Bit i: whether thread i of the warp has a non-zero value.
 ASC_API uint32_t asc_ballot(int predicate) {
