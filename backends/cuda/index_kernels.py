@@ -4,7 +4,7 @@ A score's bits depend on the row's query and that entry alone, since nothing in 
 number of rows or the op:
 
 * codes times scales are exact in bf16, so queries and keys reach the tensor cores unrounded. Each output element is one
-  chain of products over the channels, even ones and then odd ones, in the order of the instruction's K steps;
+  chain of products over the channels, in the order of `channels` and of the instruction's K steps;
 * relu, head weight and sum over heads follow in fp32: heads h, h + H/4, h + H/2, h + 3H/4 in a chain of fused
   multiply-adds from a product, then neighbours, then a tree over what is left; H rounded up to a power of two. Heads
   past the last have weight 0.
@@ -18,7 +18,7 @@ from __future__ import annotations
 import triton.language as tl
 
 from .jit import jit
-from .portable import INTERPRETED, bf16_to_f32, dot, e2m1_to_f32, e8m0_to_f32, to_bf16
+from .portable import INTERPRETED, bf16_to_f32, dot, e2m1_to_f32, to_bf16
 
 SCALE_GROUP: tl.constexpr = tl.constexpr(16)
 """Code bytes, of two channels each, that share a scale."""
@@ -33,33 +33,33 @@ def e8m0_to_bf16(scale):
 
 
 @jit
-def unpack_scaled(code, scale):
-    """Even and odd channels of code bytes [.., n] times scale bytes [.., n]; two bf16 tensors, exact.
+def unpack_scaled(code, factor):
+    """Even and odd channels of code bytes [.., n] times bf16 powers of two [.., n]; two bf16 tensors, exact.
 
-    The instructions put a code's two exponent bits and its fraction where bf16 has its own, on two channels at once;
-    2^126 moves the exponent's bias, subnormal codes included, and the scale is the second factor.
+    The instructions take two channels at once: a product puts a code's exponent bits and fraction, and its sign, where
+    bf16 has its own; 2^126 moves the exponent's bias, subnormal codes included, and the scale is the second factor.
     """
     if INTERPRETED:
-        factor = e8m0_to_f32(scale)
-        return to_bf16(e2m1_to_f32(code & 15) * factor), to_bf16(e2m1_to_f32(code >> 4) * factor)
+        value = bf16_to_f32(factor)
+        return to_bf16(e2m1_to_f32(code & 15) * value), to_bf16(e2m1_to_f32(code >> 4) * value)
     else:
         return tl.inline_asm_elementwise(
             """{
-            .reg .b32 x, y, m, s, c;
+            .reg .b32 x, y, m, c;
             mov.b32 c, 0x7E807E80;
             prmt.b32 x, $4, 0, 0x4140;
             prmt.b32 y, $4, 0, 0x4342;
-            shl.b32 m, x, 6;   and.b32 m, m, 0x01C001C0;   shl.b32 s, x, 12;   and.b32 s, s, 0x80008000;
-            or.b32 m, m, s;    mul.rn.bf16x2 m, m, c;   mul.rn.bf16x2 $0, m, $5;
-            shl.b32 m, y, 6;   and.b32 m, m, 0x01C001C0;   shl.b32 s, y, 12;   and.b32 s, s, 0x80008000;
-            or.b32 m, m, s;    mul.rn.bf16x2 m, m, c;   mul.rn.bf16x2 $1, m, $6;
-            shl.b32 m, x, 2;   and.b32 m, m, 0x01C001C0;   shl.b32 s, x, 8;    and.b32 s, s, 0x80008000;
-            or.b32 m, m, s;    mul.rn.bf16x2 m, m, c;   mul.rn.bf16x2 $2, m, $5;
-            shl.b32 m, y, 2;   and.b32 m, m, 0x01C001C0;   shl.b32 s, y, 8;    and.b32 s, s, 0x80008000;
-            or.b32 m, m, s;    mul.rn.bf16x2 m, m, c;   mul.rn.bf16x2 $3, m, $6;
+            and.b32 m, x, 0x000F000F;   mul.lo.u32 m, m, 0x1040;   and.b32 m, m, 0x81C081C0;
+            mul.rn.bf16x2 m, m, c;   mul.rn.bf16x2 $0, m, $5;
+            and.b32 m, y, 0x000F000F;   mul.lo.u32 m, m, 0x1040;   and.b32 m, m, 0x81C081C0;
+            mul.rn.bf16x2 m, m, c;   mul.rn.bf16x2 $1, m, $6;
+            and.b32 m, x, 0x00F000F0;   mul.lo.u32 m, m, 0x0104;   and.b32 m, m, 0x81C081C0;
+            mul.rn.bf16x2 m, m, c;   mul.rn.bf16x2 $2, m, $5;
+            and.b32 m, y, 0x00F000F0;   mul.lo.u32 m, m, 0x0104;   and.b32 m, m, 0x81C081C0;
+            mul.rn.bf16x2 m, m, c;   mul.rn.bf16x2 $3, m, $6;
             }""",
             "=r,=r,=r,=r,r,r,r",
-            [code, e8m0_to_bf16(scale)],
+            [code, factor],
             dtype=(tl.bfloat16, tl.bfloat16),
             is_pure=True,
             pack=4,
@@ -67,10 +67,19 @@ def unpack_scaled(code, scale):
 
 
 @jit
-def spread(scale, N: tl.constexpr, CODES: tl.constexpr):
-    """Scale bytes [N, CODES/16], each beside its 16 code bytes: [N, CODES]."""
-    wide = tl.broadcast_to(scale[:, :, None], (N, CODES // SCALE_GROUP, SCALE_GROUP))
-    return tl.reshape(wide, (N, CODES))
+def channels(code, scale, N: tl.constexpr, CODES: tl.constexpr):
+    """Channels of code bytes [N, CODES] with scale bytes [N, CODES/16], bf16 [N, 2*CODES], in the order of products.
+
+    The order is one in which a thread of the matrix unit has neighbouring bytes: of each 16 bytes the even channels,
+    then the odd ones; of these bytes 0, 1, 4, 5, 8, 9, 12, 13, then 2, 3, 6, 7, 10, 11, 14, 15.
+    """
+    groups: tl.constexpr = CODES // SCALE_GROUP
+    factor = tl.broadcast_to(e8m0_to_bf16(scale)[:, :, None], (N, groups, SCALE_GROUP))
+    even, odd = unpack_scaled(code, tl.reshape(factor, (N, CODES)))
+    even = tl.permute(tl.reshape(even, (N, groups, 4, 2, 2)), (0, 1, 3, 2, 4))
+    odd = tl.permute(tl.reshape(odd, (N, groups, 4, 2, 2)), (0, 1, 3, 2, 4))
+    both = tl.join(tl.reshape(even, (N, groups, 16)), tl.reshape(odd, (N, groups, 16)))
+    return tl.reshape(tl.permute(both, (0, 1, 3, 2)), (N, 2 * CODES))
 
 
 @jit
@@ -86,7 +95,7 @@ def load_keys(
     ENTRIES: tl.constexpr,
     ALIGN: tl.constexpr,
 ):
-    """Keys of entries [N] of one sequence: even, then odd channels, bf16 [N, 2*CODES_PADDED]; zeros where not `seen`.
+    """Keys of entries [N] of one sequence, bf16 [N, 2*CODES_PADDED] as `channels` has them; zeros where not `seen`.
 
     Of what is not seen neither the page id nor the page is read.
 
@@ -108,8 +117,7 @@ def load_keys(
     code = tl.load((page_ptr + slot * CODES)[:, None] + byte[None, :], mask=code_mask, other=0)
     scale_ptr = page_ptr + ENTRIES * CODES + slot * (CODES // SCALE_GROUP)
     scale = tl.load(scale_ptr[:, None] + group[None, :], mask=scale_mask, other=0)
-    even, odd = unpack_scaled(code, spread(scale, N, CODES_PADDED))
-    return tl.reshape(tl.permute(tl.join(even, odd), (0, 2, 1)), (N, 2 * CODES_PADDED))
+    return channels(code, scale, N, CODES_PADDED)
 
 
 @jit
@@ -150,7 +158,7 @@ def score_tile(
     HEADS: tl.constexpr,
     HEADS_PADDED: tl.constexpr,
 ):
-    """bf16 scores [N, ROWS] of keys [N, D] and queries [ROWS*HEADS_PADDED, D], D even channels before D odd ones."""
+    """bf16 scores [N, ROWS] of keys [N, D] and queries [ROWS*HEADS_PADDED, D], as `channels` has them."""
     acc = tl.zeros((N, ROWS * HEADS_PADDED), tl.float32)
     acc = dot(keys, tl.trans(query), acc)
     if HEADS != HEADS_PADDED:  # an infinite key times no query is no number
@@ -170,7 +178,7 @@ def unpack_query_kernel(
     CODES_PADDED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Packed queries as bf16 [T * HEADS_PADDED, 2, CODES_PADDED], even and odd channels, zeros where there are none.
+    """Packed queries as bf16 [T * HEADS_PADDED, 2*CODES_PADDED], as `channels` has them, zeros where there are none.
 
     Args:
         count: T * HEADS_PADDED.
@@ -184,10 +192,9 @@ def unpack_query_kernel(
     code = tl.load(source[:, None] + byte[None, :], mask=used[:, None] & (byte < CODES)[None, :], other=0)
     scale_mask = used[:, None] & (group < CODES // SCALE_GROUP)[None, :]
     scale = tl.load(source[:, None] + CODES + group[None, :], mask=scale_mask, other=0)
-    even, odd = unpack_scaled(code, spread(scale, BLOCK, CODES_PADDED))
-    target = out_ptr + (line * (2 * CODES_PADDED))[:, None] + byte[None, :]
-    tl.store(target, even, mask=(line < count)[:, None])
-    tl.store(target + CODES_PADDED, odd, mask=(line < count)[:, None])
+    channel = tl.arange(0, 2 * CODES_PADDED)
+    target = out_ptr + (line * (2 * CODES_PADDED))[:, None] + channel[None, :]
+    tl.store(target, channels(code, scale, BLOCK, CODES_PADDED), mask=(line < count)[:, None])
 
 
 @jit

@@ -10,16 +10,20 @@ from .portable import e2m1_to_f32, e4m3_to_f32, e8m0_to_f32, to_bf16
 
 @jit
 def copy_slots_kernel(
-    pool_ptr, pairs_ptr, slots, width, parts, stride: tl.int64, ALIGN: tl.constexpr, CHUNK: tl.constexpr
+    pool_ptr, pairs_ptr, slots, stride: tl.int64, WIDTH: tl.constexpr, ALIGN: tl.constexpr, CHUNK: tl.constexpr
 ):
     """CHUNK bytes of one pair's row. stride: of rows, in units of ALIGN bytes."""
-    pair = pairs_ptr + (tl.program_id(0) // parts).to(tl.int64) * 2
+    PARTS: tl.constexpr = (WIDTH + CHUNK - 1) // CHUNK
+    pair = pairs_ptr + (tl.program_id(0) // PARTS).to(tl.int64) * 2
     source, target = tl.load(pair).to(tl.int64), tl.load(pair + 1).to(tl.int64)
-    byte = (tl.program_id(0) % parts) * CHUNK + tl.arange(0, CHUNK)
+    byte = (tl.program_id(0) % PARTS) * CHUNK + tl.arange(0, CHUNK)
     if (target >= 0) & (target < slots) & (source < slots):
-        taken = tl.where(source >= 0, width, 0)  # nothing of what is cleared
-        value = tl.load(pool_ptr + source * stride * ALIGN + byte, mask=byte < taken, other=0)
-        tl.store(pool_ptr + target * stride * ALIGN + byte, value, mask=byte < width)
+        mask = byte < WIDTH
+        given = pool_ptr + target * stride * ALIGN + byte
+        if source >= 0:
+            tl.store(given, tl.load(pool_ptr + source * stride * ALIGN + byte, mask=mask, other=0), mask=mask)
+        else:
+            tl.store(given, tl.zeros((CHUNK,), tl.uint8), mask=mask)
 
 
 @jit

@@ -24,7 +24,7 @@ def copy_slots(pool: Tensor, pairs: Tensor, out: None) -> None:
         return
     align = alignment(pool)
     device.copy_slots_kernel[(pairs.shape[0] * parts,)](
-        pool, pairs, slots, width, parts, pool.stride(0) // align, ALIGN=align, CHUNK=CHUNK, num_warps=4
+        pool, pairs, slots, pool.stride(0) // align, WIDTH=width, ALIGN=align, CHUNK=CHUNK, num_warps=4
     )
 
 

@@ -115,9 +115,12 @@ def e4m3_to_f32(code):
 def to_e2m1(x):
     """E2M1 codes 0..15 (uint8) of fp32: nearest, ties to the even code, saturating at 6; NaN becomes 0."""
     m = tl.abs(x)
-    code = (m > 0.25).to(tl.int32) + (m >= 0.75).to(tl.int32) + (m > 1.25).to(tl.int32) + (m >= 1.75).to(tl.int32)
-    code += (m > 2.5).to(tl.int32) + (m >= 3.5).to(tl.int32) + (m > 5.0).to(tl.int32)
-    code |= (bits(x) >> 28) & 8
+    # Four codes lie above 0 up to 2, two up to 4, one up to 6. Each part is rounded, half to even, by adding a
+    # power of two whose last place is a step of the part: 1/2, 1 and 2. The even multiples have the even codes.
+    low = bits(tl.minimum(m, 2.0) + 4194304.0) - 0x4A800000
+    middle = bits(tl.minimum(tl.maximum(m, 2.0), 4.0) + 8388608.0) - 0x4B000002
+    high = bits(tl.minimum(tl.maximum(m, 4.0), 6.0) + 16777216.0) - 0x4B800002
+    code = (low + middle + high) | ((bits(x) >> 28) & 8)
     return tl.where(x != x, 0, code).to(tl.uint8)
 
 

@@ -134,7 +134,7 @@ def test_nothing_of_entries_that_are_not_visible_is_read() -> None:
 @jit
 def unpack(code_ptr, scale_ptr, even_ptr, odd_ptr):
     at = tl.program_id(0) * 4096 + tl.arange(0, 4096)[None, :]
-    even, odd = index_kernels.unpack_scaled(tl.load(code_ptr + at), tl.load(scale_ptr + at))
+    even, odd = index_kernels.unpack_scaled(tl.load(code_ptr + at), index_kernels.e8m0_to_bf16(tl.load(scale_ptr + at)))
     tl.store(even_ptr + at, even)
     tl.store(odd_ptr + at, odd)
 
