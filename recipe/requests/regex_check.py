@@ -1,48 +1,42 @@
 """Whether a text is a regular expression, as `pattern` of JSON Schema asks.
 
-The dialect is that of the codec that ours equals: ECMA-262 without octal escapes, named backreferences and braces that
-are no quantifier, and with a few spellings that ECMA-262 lacks. `re` judges what is left once its spellings are put in
-place; a lookbehind of variable width, which `re` does not have, is refused.
+The dialect is that of the codec that ours equals: ECMA-262 as its engine has it. It reads a pattern strictly, without
+octal escapes, named backreferences and braces that are no quantifier, up to the first lookaround or backreference; from
+there on only the engine judges (`regex_engine`), which takes more. Nothing is compiled or matched, and the time is
+linear in the pattern's length.
 """
 
 from __future__ import annotations
 
 import re
-import warnings
 from functools import lru_cache
 
-# Nothing here is matched a second way (`(?>`, `*+`), nor searched for to the end at every place: patterns come from
-# strangers.
-_ESCAPE = r"\\(?>[pP](?:\{[^}]{0,200}\}|[A-Za-z])|[xu]\{[0-9A-Fa-f]+\}|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|c[A-Za-z]|.)"
-_TOKEN = re.compile(
-    rf"(?P<set>\[(?:{_ESCAPE}|[^\]\\])*+\])|(?P<escape>{_ESCAPE})|(?P<named>\(\?<(?![=!]))|\(\?[>#]|[\[{{]", re.S
-)
-_ESCAPES = re.compile(_ESCAPE, re.S)
-_QUANTIFIER = re.compile(r"\{\d+(?:,\d*)?\}")
-
-
-class _NotARegex(ValueError):
-    """A spelling that the dialect does not have."""
-
+from .regex_engine import check_for_engine
+from .regex_escapes import ENGINE, STRICT, Dialect, NotARegex, read_escape, read_set
 
 _SHORT = 256  # characters; longer patterns are not remembered
+WHITESPACE = r"[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+_PLAIN = re.compile(r"[^\\\[(){*+?|]+")
+_PLAIN_VERBOSE = re.compile(rf"(?:(?!{WHITESPACE})[^\\\[(){{*+?|#])+")
+_BLANK = re.compile(rf"(?:{WHITESPACE}|#[^\n]*\n?)+")
+_COUNT = re.compile(
+    rf"\{{{WHITESPACE}*+([0-9]++){WHITESPACE}*+(,(?:(?=\}})|{WHITESPACE}*+([0-9]++){WHITESPACE}*+))?\}}"
+)  # fmt: skip
+_LOOKAROUND = re.compile(r"\(\?<?[=!]")
+_NAMED = re.compile(r"\?P?<([^>]*)>")
+_FLAGS = re.compile(r"\?([imsUuxR]*)(?:-([imsUuxR]+))?([:)])")
+_ESCAPED = re.compile(r"\\(?:c([A-Za-z])|.)", re.S)
+_MAX_COUNT = 2**32
 
 
 def is_ecma_regex(pattern: str) -> bool:
-    if len(pattern) <= _SHORT:
-        return _is_known_regex(pattern)
-    try:
-        return _is_regex(pattern)
-    finally:
-        re.purge()  # `re` remembers hundreds of patterns, however large
+    return _is_known_regex(pattern) if len(pattern) <= _SHORT else _is_regex(pattern)
 
 
 def _is_regex(pattern: str) -> bool:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            re.compile(_TOKEN.sub(_rewrite, pattern))
-    except (re.error, OverflowError, RecursionError, ValueError):  # ValueError: a count of thousands of digits, too
+        check_for_engine(*_Strict(pattern).read())
+    except NotARegex:
         return False
     return True
 
@@ -50,26 +44,126 @@ def _is_regex(pattern: str) -> bool:
 _is_known_regex = lru_cache(1024)(_is_regex)
 
 
-def _rewrite(match: re.Match[str]) -> str:
-    """A piece of a pattern as `re` spells it."""
-    text = match[0]
-    if match["set"]:
-        return _ESCAPES.sub(lambda inner: _rewrite_escape(inner[0]), text)
-    if match["escape"]:
-        return _rewrite_escape(text)
-    if match["named"]:
-        return "(?P<"
-    if text == "{" and _QUANTIFIER.match(match.string, match.start()):
-        return text
-    raise _NotARegex(text)
+class _Strict:
+    """The strict reading, up to what it leaves to the engine."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self.place = 0
+        self.has_item = False
+        """Whether a quantifier here has something to repeat."""
+        self.verbose = False
+        self.outer: list[bool] = []
+        """Of every open group, whether the text around it is verbose."""
+        self.names: set[str] = set()
+
+    def read(self) -> tuple[str, Dialect]:
+        """The pattern as the engine gets it, and the dialect that is left for it to judge by.
+
+        Raises:
+            NotARegex: it is none.
+        """
+        while self.place < len(self.pattern):
+            if self._is_left_to_the_engine():
+                return _ESCAPED.sub(_without_control, self.pattern[: self.place]) + self.pattern[self.place :], ENGINE
+            self._piece()
+        if self.outer:
+            raise NotARegex("a group without end")
+        return self.pattern, STRICT
+
+    def _is_left_to_the_engine(self) -> bool:
+        here = self.pattern[self.place]
+        if here == "(":
+            return _LOOKAROUND.match(self.pattern, self.place) is not None
+        return here == "\\" and self.pattern[self.place + 1 : self.place + 2] in tuple("0123456789")
+
+    def _piece(self) -> None:
+        pattern, place = self.pattern, self.place
+        if self.verbose and (blank := _BLANK.match(pattern, place)):
+            self.place = blank.end()
+            return
+        if plain := (_PLAIN_VERBOSE if self.verbose else _PLAIN).match(pattern, place):
+            self.place, self.has_item = plain.end(), True
+            return
+        here = pattern[place]
+        if here == "\\":
+            self._escape()
+        elif here == "[":
+            self.place, _ = read_set(pattern, place, STRICT, _BLANK if self.verbose else None)
+            self.has_item = True
+        elif here == "(":
+            self._group()
+        elif here == ")":
+            if not self.outer:
+                raise NotARegex("a group ends that was not begun")
+            self.verbose = self.outer.pop()
+            self.place, self.has_item = place + 1, True
+        elif here == "|":
+            self.place, self.has_item = place + 1, False
+        else:
+            self._quantifier(here)
+
+    def _escape(self) -> None:
+        self.place = read_escape(self.pattern, self.place, STRICT, False).end
+        self.has_item = True
+
+    def _group(self) -> None:
+        pattern, place = self.pattern, self.place
+        if self.verbose and (blank := _BLANK.match(pattern, place + 1)):
+            place = blank.end() - 1  # the mark may stand apart
+        has_mark = pattern[place + 1 : place + 2] == "?"
+        self.has_item = False
+        if not has_mark:
+            self.outer.append(self.verbose)
+            self.place += 1
+        elif named := _NAMED.match(pattern, place + 1):
+            self._name(named[1])
+            self.outer.append(self.verbose)
+            self.place = named.end()
+        elif flags := _FLAGS.match(pattern, place + 1):
+            self._flags(flags)
+            self.place = flags.end()
+        else:
+            raise NotARegex("an unknown kind of group")
+
+    def _name(self, name: str) -> None:
+        is_name = name[:1] == "_" or name[:1].isalpha()
+        if not is_name or not all(letter in "_.[]" or letter.isalnum() for letter in name) or name in self.names:
+            raise NotARegex(f"{name[:80]!r} is no name of a group, or is one already")
+        self.names.add(name)
+
+    def _flags(self, flags: re.Match[str]) -> None:
+        on, off = flags[1], flags[2] or ""
+        if len(set(on + off)) < len(on + off) or (flags[3] == ")" and not on + off):
+            raise NotARegex("flags that are there twice, or none")
+        verbose = True if "x" in on else False if "x" in off else self.verbose
+        if flags[3] == ":":
+            self.outer.append(self.verbose)
+        self.verbose = verbose
+
+    def _quantifier(self, here: str) -> None:
+        if not self.has_item:
+            raise NotARegex("nothing to repeat")
+        end = self.place + 1
+        if here == "{":
+            count = _COUNT.match(self.pattern, self.place)
+            if count is None:
+                raise NotARegex("a brace that is no quantifier")
+            least, most = _number(count[1]), _number(count[3] or count[1])
+            if most < least:
+                raise NotARegex("a quantifier whose most is less than its least")
+            end = count.end()
+        self.place = end + (self.pattern[end : end + 1] == "?")
 
 
-def _rewrite_escape(text: str) -> str:
-    kind = text[1]
-    if kind in "pPuxc" and len(text) > 2:
-        return r"\w" if kind in "pP" else "u"
-    if kind in "Az":
-        return "(?:)"
-    if kind in "0aZk" or not kind.isascii():
-        raise _NotARegex(text)
-    return text
+def _without_control(escape: re.Match[str]) -> str:
+    """An escape as the engine knows it: it has none for control characters."""
+    return chr(ord(escape[1]) % 32) if escape[1] else escape[0]
+
+
+def _number(digits: str) -> int:
+    """A count; Python converts no endless row of digits."""
+    digits = digits.lstrip("0")
+    if len(digits) > 10 or int(digits or "0") >= _MAX_COUNT:
+        raise NotARegex("a count of 2^32 and more")
+    return int(digits or "0")
