@@ -100,10 +100,10 @@ class Listed:
 
 
 def modules() -> list[ModuleType]:
-    """The modules of this package that list kernels: every one with a name for a family, or for kernels of one."""
+    """The modules of this package that list kernels: families, `…_kernels` and `…_compiles`."""
     here = Path(__file__).parent
     families = [name.removeprefix(".") for name in backend.kernel_modules]
-    others = sorted(path.stem for path in here.glob("*_kernels.py"))
+    others = sorted(path.stem for kind in ("kernels", "compiles") for path in here.glob(f"*_{kind}.py"))
     return [importlib.import_module(f".{name}", __package__) for name in (*families, *others)]
 
 
@@ -144,4 +144,4 @@ def _module_of(fn: Callable[..., Any]) -> str:
 
 
 def _same_family(module: str, family: str) -> bool:
-    return module == family or (module.startswith(f"{family}_") and module.endswith("_kernels"))
+    return module == family or (module.startswith(f"{family}_") and module.endswith(("_kernels", "_compiles")))

@@ -33,7 +33,7 @@ from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction, KernelParam, mangle_type
 
 from ...hal.errors import InvalidArgumentError, KernelError
-from . import cache, launch
+from . import cache, interpreter, launch
 
 INTERPRETED = bool(knobs.runtime.interpret)
 
@@ -45,6 +45,9 @@ INTEGERS = {"i8": 7, "i16": 15, "i32": 31, "i64": 63, "u8": 8, "u16": 16, "u32":
 """Integer types, and the bits of their magnitudes."""
 
 _frozen = ""
+
+if INTERPRETED:
+    interpreter.install()
 
 
 def jit(fn: Callable[..., Any]) -> Any:
