@@ -157,6 +157,7 @@ class ImageResolver(Wrapped[resolve.ImageResolver]):
         self._plain = resolve.ImageResolver(
             check.instance("fetcher", fetcher, ReqwestImageFetcher)._plain,
             check.instance("preprocessor", preprocessor, OpenCvImagePreprocessor)._plain,
+            limits.ImageLimits(max_total_px=None),  # the original has no such limit
         )
 
     def resolve(self, sources: Sequence[ImageSource], quota: ImageQuota) -> MultiModalData:

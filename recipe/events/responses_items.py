@@ -12,6 +12,8 @@ from ..json_text import parse_json
 
 _STRING_PART = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*')
 
+_LONGEST_ESCAPE = len("\\u0000")
+
 
 def _unescaped(text: str) -> str:
     """The text that a part of a JSON string stands for; as it is, if it stands for none."""
@@ -212,8 +214,8 @@ class CustomCall(Item):
         match = _STRING_PART.match(text)
         end = match.end() if match else 0
         self._escape = text[end:]
-        if self._escape.startswith('"'):
-            self._state = "over"
+        if self._escape.startswith('"') or len(self._escape) >= _LONGEST_ESCAPE:
+            self._state = "over"  # or it never becomes an escape
         if end:
             yield _unescaped(text[:end])
 

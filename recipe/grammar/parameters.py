@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ..errors import InvalidArgumentError
 from ..json_text import JsonValue
@@ -11,9 +12,13 @@ from ..json_text import JsonValue
 ANY_OTHER: JsonValue = {"type": ["number", "boolean", "null", "object", "array"]}
 """Any JSON value but a string."""
 
-MAX_EXPANDED = 4 << 20
-"""What the references of one tool's parameters may grow to, in characters. Each parameter is a schema by itself, with a
-copy of the definitions, so that a small request could otherwise make a grammar of gigabytes."""
+MAX_EXPANDED = 16 << 20
+"""What the references of one tool's parameters may grow to, in characters, unless the caller says otherwise. Each
+parameter is a schema by itself, with a copy of the definitions that it needs: a request of a megabyte could ask for a
+grammar of gigabytes. Parameters that need one another's definitions take about the square of the tool's size, 14 MB for
+a tool of 35 KB with 400 of them."""
+_HOLDERS = ("$defs", "definitions", "properties")
+_Place: TypeAlias = tuple[str, str]  # one of `_HOLDERS`, and a name in it
 _PART = 64  # characters that a step along a reference or an alternative counts for
 
 
@@ -47,20 +52,23 @@ class Parameters:
     open: bool
 
 
-def read_parameters(schema: JsonValue) -> Parameters:
+def read_parameters(schema: JsonValue, max_expanded: int = MAX_EXPANDED) -> Parameters:
     """What a tool's JSON Schema says of its parameters.
 
     A tool that declares none takes any, unless its schema excludes additional properties; beside declared ones
     nothing else is offered.
 
+    Args:
+        max_expanded: characters that references may grow to.
+
     Raises:
-        InvalidArgumentError: its references grow to more than `MAX_EXPANDED`.
+        InvalidArgumentError: they grow to more.
     """
     fields = schema if isinstance(schema, dict) else {}
     properties = fields.get("properties")
     required = fields.get("required")
     names = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
-    reader = _Reader(fields)
+    reader = _Reader(fields, max_expanded)
     known = []
     for name, value in properties.items() if isinstance(properties, dict) else ():
         text, others = reader.split(value)
@@ -75,19 +83,18 @@ class _Reader:
         root: the whole schema, which references refer to.
     """
 
-    def __init__(self, root: dict[str, JsonValue]) -> None:
+    def __init__(self, root: dict[str, JsonValue], max_expanded: int) -> None:
         self.root = root
-        self.definitions: dict[str, JsonValue] = {
-            name: root[name] for name in ("$defs", "definitions", "properties") if name in root
-        }
-        self.definitions_size = len(str(self.definitions))
+        self.max_expanded = max_expanded
+        self.needs: dict[_Place, tuple[int, frozenset[_Place] | None]] = {}
+        """Of definitions that were needed: their size, and what they refer to themselves."""
         self.expanded = 0
 
     def _count(self, size: int) -> None:
         self.expanded += size
-        if self.expanded > MAX_EXPANDED:
+        if self.expanded > self.max_expanded:
             raise InvalidArgumentError(
-                f"the references in a tool's parameters grow to more than {MAX_EXPANDED} characters"
+                f"the references in a tool's parameters grow to more than {self.max_expanded} characters"
             )
 
     def split(self, schema: JsonValue) -> tuple[Text | None, tuple[JsonValue, ...]]:
@@ -139,12 +146,60 @@ class _Reader:
 
     def _self_contained(self, schema: dict[str, JsonValue]) -> JsonValue:
         """A part of the whole schema with what its references mean."""
-        text = str(schema)
-        self._count(len(text))
-        if "$ref" not in text:
-            return schema
-        self._count(self.definitions_size)
-        return {**self.definitions, **schema}
+        size, open = _needs(schema)
+        self._count(size)
+        needed: dict[_Place, JsonValue] = {}
+        pending = self._all() if open is None else list(open)
+        while pending:
+            place = pending.pop()
+            holder, name = place
+            held = self.root.get(holder)
+            if place in needed or not isinstance(held, dict) or name not in held:
+                continue
+            needed[place] = held[name]
+            if place not in self.needs:
+                self.needs[place] = _needs(held[name])
+            size, more = self.needs[place]
+            self._count(size + len(name))
+            pending += self._all() if more is None else more
+        definitions: dict[str, JsonValue] = {}
+        for holder in _HOLDERS:
+            chosen = self.root.get(holder)
+            if isinstance(chosen, dict) and any(place[0] == holder for place in needed):
+                definitions[holder] = {name: value for name, value in chosen.items() if (holder, name) in needed}
+        return {**definitions, **schema}
+
+    def _all(self) -> list[_Place]:
+        """Every definition: a reference may lead to the whole."""
+        found: list[_Place] = []
+        for holder in _HOLDERS:
+            held = self.root.get(holder)
+            found += [(holder, name) for name in held] if isinstance(held, dict) else []
+        return found
+
+
+def _needs(schema: JsonValue) -> tuple[int, frozenset[_Place] | None]:
+    """About the characters of a part, and the definitions that it refers to; None: possibly all."""
+    size = 0
+    found: set[_Place] = set()
+    takes_all = False
+    open = [schema]
+    while open:
+        part = open.pop()
+        if isinstance(part, dict):
+            size += sum(len(name) + 4 for name in part) + 2
+            reference = part.get("$ref")
+            if isinstance(reference, str):
+                _, holder, name = (*_steps(reference)[:3], "", "", "")[:3]
+                takes_all |= not (holder in _HOLDERS and name)
+                found.add((holder, name))
+            open += part.values()
+        elif isinstance(part, list):
+            size += len(part) + 2
+            open += part
+        else:
+            size += len(part) + 2 if isinstance(part, str) else 6
+    return size, None if takes_all else frozenset(found)
 
 
 def _values(items: list[JsonValue]) -> Iterator[Text | JsonValue]:
@@ -160,7 +215,11 @@ def _resolve(reference: str, root: dict[str, JsonValue]) -> JsonValue:
     target: JsonValue = root
     if not reference.startswith("#"):
         return None
-    for step in reference[1:].split("/")[1:]:
-        step = step.replace("~1", "/").replace("~0", "~")
+    for step in _steps(reference)[1:]:
         target = target.get(step) if isinstance(target, dict) else None
     return target
+
+
+def _steps(reference: str) -> list[str]:
+    """What a reference begins with, and the steps of the pointer in it."""
+    return [step.replace("~1", "/").replace("~0", "~") for step in reference.split("/")]

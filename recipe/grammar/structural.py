@@ -6,13 +6,15 @@ what a constrained engine writes parses back to what was asked.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..conversation import ToolDefinition
 from ..errors import InvalidArgumentError
 from ..json_text import JsonValue, parse_json, print_json
 from ..options import OutputConstraint
 from ..special_tokens import DEFAULT_SPECIAL_TOKENS, SpecialTokens
 from ..versions import ModelVersion
-from .parameters import ANY_OTHER, Parameter, Text, read_parameters
+from .parameters import ANY_OTHER, MAX_EXPANDED, Parameter, Parameters, Text, read_parameters
 
 Format = dict[str, JsonValue]
 
@@ -26,19 +28,22 @@ def structural_tag(
     *,
     reasoning: bool = False,
     special_tokens: SpecialTokens = DEFAULT_SPECIAL_TOKENS,
+    max_expanded: int = MAX_EXPANDED,
 ) -> str:
     """A constraint as the JSON of a structural tag.
 
     Args:
         constraint: `tool_call`: free text, and then, or not, a block of calls. `tool_call_required`: calls, in the
             block that the prompt has opened. `json`, `regex`: nothing but the value.
+        max_expanded: characters that the references of one tool's parameters may grow to.
         reasoning: whether the output begins inside the reasoning, which is then free up to its end tag.
 
     Raises:
-        InvalidArgumentError: the kind is not known, the tools are none, or their references grow too large.
+        InvalidArgumentError: the kind is not known, the tools are none, their references grow too large, or the
+            markup cannot write a name or a value of theirs.
         InvalidJsonError: the schema is not JSON.
     """
-    tags = _Tags(version, special_tokens)
+    tags = _Tags(version, special_tokens, max_expanded)
     formats = {"tool_call": tags.optional_calls, "tool_call_required": tags.open_calls, "json": _json, "regex": _regex}
     if constraint.kind not in formats:
         raise InvalidArgumentError(f"kind of the constraint is {constraint.kind!r}; known: {', '.join(formats)}")
@@ -91,10 +96,31 @@ def _either(formats: list[Format]) -> Format:
     return formats[0] if len(formats) == 1 else {"type": "or", "elements": list(formats)}
 
 
+def _written(parameters: Parameters) -> Iterator[tuple[str, bool, str]]:
+    """Of every parameter the names and the fixed values that the markup writes: the parameter, whether it is a value,
+    the text."""
+    for parameter in parameters.known:
+        yield parameter.name, False, parameter.name
+        for choice in (parameter.text.choices or ()) if parameter.text is not None else ():
+            yield parameter.name, True, choice
+        open: list[JsonValue] = list(parameter.others)
+        while open:
+            part = open.pop()
+            if isinstance(part, list):
+                open += part
+            elif isinstance(part, dict):
+                for key, value in part.items():
+                    if key in ("enum", "const"):
+                        yield parameter.name, True, print_json(value, compact=True)
+                    else:
+                        open.append(value)
+
+
 class _Tags:
     """The tags of a version as formats."""
 
-    def __init__(self, version: ModelVersion, special_tokens: SpecialTokens) -> None:
+    def __init__(self, version: ModelVersion, special_tokens: SpecialTokens, max_expanded: int) -> None:
+        self.max_expanded = max_expanded
         self.markup = version.template.markup
         self.dsml = special_tokens.dsml
 
@@ -107,7 +133,8 @@ class _Tags:
         return _sequence({"type": "plus", "content": calls}, _constant(f"</{self.dsml}{self.markup.calls}>"))
 
     def _call(self, tool: ToolDefinition) -> Format:
-        markup, parameters = self.markup, read_parameters(tool.parameters)
+        markup, parameters = self.markup, read_parameters(tool.parameters, self.max_expanded)
+        self._check_names(tool.name, parameters)
         begin = f'<{self.dsml}{markup.invoke} name="{tool.name}">\n'
         end = f"</{self.dsml}{markup.invoke}>\n"
         none = _constant("\n" if markup.empty_line_for_none else "")
@@ -123,6 +150,19 @@ class _Tags:
         if markup.empty_line_for_none and not any(parameter.required for parameter in parameters.known):
             parts.append({"type": "optional", "content": none})
         return _sequence(_constant(begin), *parts, _constant(end))
+
+    def _check_names(self, tool: str, parameters: Parameters) -> None:
+        """Refuse what would end its place in the markup, which has no escapes."""
+        end = f"</{self.dsml}"
+        for name, is_value, text in ((tool, False, tool), *_written(parameters)):
+            found = end if end in text else f"<{self.dsml}" if f"<{self.dsml}" in text else ""
+            if not found and not is_value and ('"' in text or "\n" in text):
+                found = '"' if '"' in text else "\n"
+            if found and (not is_value or found == end):
+                kind = "the value" if is_value else "the name"
+                raise InvalidArgumentError(
+                    f"tool {tool!r}: {kind} {text!r} of {name!r} holds {found!r}, which the markup cannot write there"
+                )
 
     def _parameter(self, parameter: Parameter) -> Format:
         kinds: list[Format] = []

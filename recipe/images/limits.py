@@ -21,6 +21,8 @@ class ImageLimits:
         max_url_bytes: bytes of an external URL in UTF-8.
         max_dimension_px: longer side of an image as it comes, in pixels. It also bounds what a small file may unpack
             to: four bytes for each pixel of a square of this side.
+        max_total_px: pixels of all images as they come, which bounds the time that decoding takes; None: any number.
+            The default is that of 32 images of the largest size.
         low_detail_max_dimension_px: longer side that an image of detail `low` is first scaled down to, in pixels.
     """
 
@@ -29,6 +31,7 @@ class ImageLimits:
     max_total_bytes: int = 64 * MIB
     max_url_bytes: int = MAX_URL_BYTES
     max_dimension_px: int = 8192
+    max_total_px: int | None = 1 << 31
     low_detail_max_dimension_px: int = 512
 
 
@@ -36,16 +39,17 @@ LIMITS = ImageLimits()
 
 
 class ImageQuota:
-    """Images and encoded bytes of the resolve calls of one request that succeeded.
+    """Images, encoded bytes and pixels of the resolve calls of one request that succeeded.
 
     Hand the same quota to every call of a request. A call that fails adds nothing.
     """
 
-    __slots__ = ("_bytes", "_images")
+    __slots__ = ("_bytes", "_images", "_pixels")
 
     def __init__(self) -> None:
         self._images = 0
         self._bytes = 0
+        self._pixels = 0
 
     def image_count(self) -> int:
         """Images so far."""
@@ -55,10 +59,15 @@ class ImageQuota:
         """Encoded bytes so far."""
         return self._bytes
 
-    def add(self, images: int, size: int) -> None:
-        """Counts `images` images of `size` bytes together."""
+    def pixel_count(self) -> int:
+        """Pixels of the images as they came, so far."""
+        return self._pixels
+
+    def add(self, images: int, size: int, pixels: int = 0) -> None:
+        """Counts `images` images of `size` bytes and `pixels` pixels together."""
         self._images += images
         self._bytes += size
+        self._pixels += pixels
 
 
 def unusable(kind: str, where: str) -> ImageError:
@@ -81,6 +90,11 @@ def too_many_images(limit: int, got: int) -> ImageError:
 
 def total_too_large(path: str, limit: int, got: int) -> ImageError:
     text = f"Total image size exceeds the limit: max {limit // MIB} MB per request, got {got // MIB} MB"
+    return ImageError("TotalSizeTooLarge", _at(path, text))
+
+
+def too_many_pixels(path: str, limit: int, got: int) -> ImageError:
+    text = f"Total image size exceeds the limit: max {limit} pixels per request, got {got}"
     return ImageError("TotalSizeTooLarge", _at(path, text))
 
 

@@ -8,7 +8,6 @@ image is scaled into the fitted size keeping its aspect ratio, centred on gray; 
 from __future__ import annotations
 
 import io
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
@@ -112,24 +111,37 @@ def _decode(data: bytes, kind: str, max_dimension_px: int, where: str) -> NDArra
     """Pixels of the first frame, [height, width, 3] in RGB."""
     from PIL import Image
 
-    with warnings.catch_warnings():
-        # Pillow warns of large images; the limit here is the dimension, checked before anything is decoded.
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+    try:
+        # Pillow warns of images with more pixels than a square of the default limit has. Nothing silences it here,
+        # since the filters of warnings belong to the whole process, other threads too.
+        image = Image.open(io.BytesIO(data), formats=(kind,))
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise unusable("ImageDimensionsTooLarge", where) from error
+    except Exception as error:  # what a broken file raises differs from format to format
+        raise _broken("Decode", where, error) from error
+    with image:
+        if max(image.size) > max_dimension_px:
+            raise unusable("ImageDimensionsTooLarge", where)
         try:
-            image = Image.open(io.BytesIO(data), formats=(kind,))
-        except Image.DecompressionBombError as error:
-            raise unusable("ImageDimensionsTooLarge", where) from error
-        except Exception as error:  # what a broken file raises differs from format to format
-            raise _broken("Decode", where, error) from error
-        with image:
-            if max(image.size) > max_dimension_px:
-                raise unusable("ImageDimensionsTooLarge", where)
-            try:
-                if kind == "PNG" and not _is_whole_png(data):
-                    raise EOFError("no end of the file's chunks")
-                return _pixels(image)
-            except Exception as error:
-                raise _broken("EmptyImage" if kind in ("PNG", "WEBP") else "Decode", where, error) from error
+            if kind == "PNG" and not _is_whole_png(data):
+                raise EOFError("no end of the file's chunks")
+            return _pixels(image)
+        except Exception as error:
+            raise _broken("EmptyImage" if kind in ("PNG", "WEBP") else "Decode", where, error) from error
+
+
+def pixel_count(data: bytes) -> int:
+    """Pixels of the first frame as the head of the file says; 0 when it cannot be told, which decoding refuses."""
+    from PIL import Image
+
+    kind = sniff(data)
+    if kind is None:
+        return 0
+    try:
+        with Image.open(io.BytesIO(data), formats=(kind,)) as image:
+            return image.width * image.height
+    except Exception:  # a broken file, or one that is too large
+        return 0
 
 
 def _is_whole_png(data: bytes) -> bool:

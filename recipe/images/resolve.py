@@ -19,11 +19,12 @@ from .limits import (
     image_too_large,
     invalid_url,
     too_many_images,
+    too_many_pixels,
     total_too_large,
     unusable,
     url_too_long,
 )
-from .preprocess import ImageInfo, ImagePreprocessor, MultiModalData, PreprocessOptions
+from .preprocess import ImageInfo, ImagePreprocessor, MultiModalData, PreprocessOptions, pixel_count
 
 _RETRY_DELAYS = (0.25, 0.5, 1.0)  # seconds before each further try
 _SIDE_BY_SIDE = 8  # downloads; what they hold beyond the limit of all images stays small
@@ -65,9 +66,13 @@ class ImageResolver:
         places = _places(sources)
         loaded = await self._load_all(sources, places, quota.byte_size())
         images: list[ImageInfo] = []
+        pixels = quota.pixel_count()
         for source, where, data in zip(sources, places, loaded):
+            pixels += pixel_count(data)
+            if self.limits.max_total_px is not None and pixels > self.limits.max_total_px:
+                raise too_many_pixels(source.path, self.limits.max_total_px, pixels)
             images.append(await asyncio.to_thread(self._preprocess, source, where, data))
-        quota.add(len(sources), sum(map(len, loaded)))
+        quota.add(len(sources), sum(map(len, loaded)), pixels - quota.pixel_count())
         return MultiModalData(images)
 
     def _check_url(self, url: str, path: str) -> None:
@@ -107,11 +112,12 @@ class ImageResolver:
             data = decode_data_url(source.data_url, where, limit)
         else:
             data = source.data or b""
-        if not data:
+        size = memoryview(data).nbytes  # of a view with larger items the length is less
+        if not size:
             raise unusable("EmptyImage", where)
-        if len(data) > limit:
+        if size > limit:
             raise image_too_large(where, limit)
-        return data
+        return bytes(data)
 
     async def _fetch(self, url: str, where: str) -> bytes:
         for delay in (*self.retry_delays, None):

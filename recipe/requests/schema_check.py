@@ -6,15 +6,15 @@ Nothing is ever fetched.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from urllib.parse import unquote, urldefrag, urljoin
+from urllib.parse import unquote
 
 from ..json_text import JsonValue
 from .schema_drafts import Draft, SchemaError, check_keywords, draft_of
+from .schema_uris import NO_URI, Uri, Uris
 
 __all__ = ["SchemaError", "check_schema"]
 
-MAX_BASE_URI = 2048
-"""Characters of a part's base URI. Every part below may bring one of its own, which begins like it."""
+_OWN_URI = "json-schema:///"  # of a schema that does not say another
 _MAX_INDEX_DIGITS = 10
 
 
@@ -39,32 +39,40 @@ class _References:
     def __init__(self, schema: JsonValue, draft: Draft) -> None:
         self.schema = schema
         self.draft = draft
-        self.resources: dict[str, JsonValue] = {"": schema, draft.uri: True}
-        self.anchors: set[tuple[str, str]] = set()
-        self.bases: dict[int, str] = {}
+        self.uris = Uris()
+        self.draft_uri, _ = self._join(NO_URI, draft.uri)
+        base, _ = self._join(NO_URI, _OWN_URI)
+        self.resources: dict[Uri, JsonValue] = {self.draft_uri: True}
+        self.anchors: set[tuple[Uri, str]] = set()
+        self.bases: dict[int, Uri] = {}
         """Base URI of every part that was collected, by identity."""
-        self._collect(schema, "")
+        self._collect(schema, base)
+        self.resources[self.bases.get(id(schema), base)] = schema
 
-    def _collect(self, schema: JsonValue, base: str) -> None:
+    def _join(self, base: Uri, reference: str) -> tuple[Uri, str]:
+        try:
+            return self.uris.resolve(base, reference)
+        except ValueError as error:
+            raise SchemaError(f"{reference!r} is no URI reference: {error}") from None
+
+    def _collect(self, schema: JsonValue, base: Uri) -> None:
         if not isinstance(schema, dict) or id(schema) in self.bases:
             return
-        own_id = schema.get(self.draft.id_keyword)
+        own_id, is_resource = schema.get(self.draft.id_keyword), False
         if isinstance(own_id, str) and not (self.draft.reference_alone and "$ref" in schema):
             if own_id.startswith("#"):
                 self.anchors.add((base, own_id[1:]))
             else:
-                base = _join(base, own_id.removesuffix("#"))
-                if len(base) > MAX_BASE_URI:
-                    raise SchemaError(
-                        f"{self.draft.id_keyword}: a URI of {len(base)} characters; at most {MAX_BASE_URI}"
-                    )
-                self.resources.setdefault(base, schema)
+                base, _ = self._join(base, own_id.removesuffix("#"))
+                is_resource = True
         self.bases[id(schema)] = base
         for keyword in ("$anchor", "$dynamicAnchor"):
             if isinstance(name := schema.get(keyword), str):
                 self.anchors.add((base, name))
         for part in self._parts(schema, definitions=True):
             self._collect(part, base)
+        if is_resource:  # behind its parts: of two with the same URI the outer one counts, and then the later one
+            self.resources[base] = schema
 
     def _parts(self, schema: dict[str, JsonValue], definitions: bool) -> Iterator[JsonValue]:
         if self.draft.reference_alone and isinstance(schema.get("$ref"), str):
@@ -85,7 +93,7 @@ class _References:
             return
         seen.add(id(schema))
         for reference in self._references(schema):
-            if urldefrag(_join(self.bases[id(schema)], reference)).url not in self.resources:
+            if self._join(self.bases[id(schema)], reference)[0] not in self.resources:
                 raise SchemaError(f"reference {reference!r} does not lead to a part of the schema; none is fetched")
         for part in self._parts(schema, definitions=True):
             self._check_outward(part, seen)
@@ -101,10 +109,10 @@ class _References:
             open += [self._target(self.bases[id(schema)], reference) for reference in self._references(schema)]
             open += self._parts(schema, definitions=False)
 
-    def _target(self, base: str, reference: str) -> JsonValue:
-        uri, fragment = urldefrag(_join(base, reference))
+    def _target(self, base: Uri, reference: str) -> JsonValue:
+        uri, fragment = self._join(base, reference)
         fragment = unquote(fragment)
-        if uri == self.draft.uri:
+        if uri == self.draft_uri:
             return True
         if fragment and not fragment.startswith("/"):
             if (uri, fragment) not in self.anchors:
@@ -117,13 +125,6 @@ class _References:
             self._collect(target, uri)
             self._check_outward(target, set())
         return target
-
-
-def _join(base: str, reference: str) -> str:
-    try:
-        return urljoin(base, reference)
-    except ValueError as error:
-        raise SchemaError(f"{reference!r} is no URI reference: {error}") from None
 
 
 def _resolve_pointer(schema: JsonValue, pointer: str, reference: str) -> JsonValue:

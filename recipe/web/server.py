@@ -20,6 +20,7 @@ from ..tokenizer import Tokenizer
 from .api import API, STREAMS, InvalidInputError
 
 MAX_BODY_BYTES = 4 << 20
+DEFAULT_PORT = 80  # of http
 SECONDS_WITHOUT_A_BYTE = 30
 _FILES = {
     "/": ("index.html", "text/html"),
@@ -59,8 +60,12 @@ class PageServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/"
 
     def is_own_name(self, host: str | None) -> bool:
-        """Whether a Host header names this server: the loopback address or localhost, with the port."""
-        return host in (f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}")
+        """Whether a Host header names this server: the loopback address or localhost, with the port.
+
+        Browsers leave out the port that is the scheme's own.
+        """
+        ports = (f":{self.server_port}", "") if self.server_port == DEFAULT_PORT else (f":{self.server_port}",)
+        return host in [name + port for name in ("127.0.0.1", "localhost") for port in ports]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that hangs up is nobody's fault. Errors of the handlers are answered, not printed."""
