@@ -6,6 +6,8 @@ tiles in order, whatever else is in the batch.
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -20,14 +22,14 @@ HEADS = 64
 """Heads of a block."""
 MOST_TILES = 32
 """Tiles of a row that the block's list of slots holds."""
-SHARED_BYTES = 230912
+SHARED_BYTES = 230976
 THREADS = 512
 
 KERNELS = {
     record: SourceKernel(
         "attention_sm90.cu",
         "attention",
-        "PPPPPPPPPPPPPPQQQQiiiiiif",
+        "PPPPPPPPPPPPPPQQQQiiiiiiiif",
         threads=THREADS,
         shared=SHARED_BYTES,
         defines={"FP8_PAGES": int(record == FP8_32.name)},
@@ -39,6 +41,12 @@ KERNELS = {
 
 def _tiles(slots: int) -> int:
     return -(-slots // KEY_TILE)
+
+
+@functools.cache
+def _processors(device: int) -> int:
+    """Multiprocessors of a GPU: one block each, which takes one row after another."""
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def supports(signature: Signature) -> str | None:
@@ -90,8 +98,9 @@ def sparse_attention(
         table, width = block_table.data_ptr(), block_table.shape[1]
         place, selected = indices.data_ptr(), indices.shape[1]
         entries_log2 = entries_per_page(ratio).bit_length() - 1
+    groups = -(-heads // HEADS)
     kernel_of.launch(
-        (rows, -(-heads // HEADS), 1),
+        (min(rows * groups, _processors(q.device.index)), 1, 1),
         q.device.index,
         q.data_ptr(),
         fresh.data_ptr(),
@@ -111,6 +120,8 @@ def sparse_attention(
         ring.stride(0),
         ring.stride(1),
         page_stride,
+        rows * groups,
+        groups,
         heads,
         window,
         selected,

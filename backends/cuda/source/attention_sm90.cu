@@ -1,4 +1,4 @@
-// Sparse attention for SM90: one block per row and 64 heads, d = 512. See backends/cuda/attention_sm90.py.
+// Sparse attention for SM90, d = 512: blocks take items of one row and 64 heads. See backends/cuda/attention_sm90.py.
 //
 // Producer warps fetch records (window ring, fresh rows, pages), dequantise them to bf16 and lay a tile of 64 keys into
 // shared memory; two consumer warpgroups multiply. Warpgroup 0 computes the scores of the even tiles, warpgroup 1 those
@@ -25,7 +25,20 @@ typedef unsigned char u8;
 #define PRODUCERS 256
 #define PRODUCER_WARPS (PRODUCERS / 32)
 #define RECORDS_PER_WARP (TILE / PRODUCER_WARPS)
+#define STAGES 4
 #define LAG 8.0f
+#ifndef PRODUCER_REGISTERS
+#define PRODUCER_REGISTERS 64
+#define CONSUMER_REGISTERS 192
+#endif
+// Named barriers: what a warpgroup waits for from the other, one of its own for each, both, and the producers'.
+#define READY_EVEN 1
+#define READY_ODD 2
+#define OWN 3
+#define BOTH 5
+#define PRODUCE 6
+#define TEXT(x) #x
+#define STRING(x) TEXT(x)
 #define INFINITY __int_as_float(0x7f800000)
 #define NAN __int_as_float(0x7fffffff)
 
@@ -35,8 +48,12 @@ typedef unsigned char u8;
 #define OFF_P 196608
 #define OFF_SLOT 212992
 #define OFF_MASK (OFF_SLOT + MAX_TILES * TILE * 8)
-#define OFF_STATE (OFF_MASK + MAX_TILES * 8)
+#define OFF_STATE (OFF_MASK + 2 * MAX_TILES * 8)
 #define OFF_BARRIER (OFF_STATE + 1024)
+#define FULL 0
+#define EMPTY 16
+#define ROW_FULL 32
+#define ROW_EMPTY 48
 
 struct Args {
     const u8* q;
@@ -57,6 +74,8 @@ struct Args {
     u64 ring_stride;
     u64 slot_stride;
     u64 page_stride;
+    int items;
+    int groups;
     int heads;
     int window;
     int selected;
@@ -195,29 +214,28 @@ __device__ __forceinline__ u32 factor_fp4(u32 scale) {
 }
 
 // Codes and scale byte of this lane's 16 channels of one record; zeros where there is none.
-__device__ __forceinline__ void fetch(u64 record, bool fp8, int lane, uint4& raw, u32& scale) {
+template <bool FP8>
+__device__ __forceinline__ void fetch(u64 record, u32 codes, u32 scales, uint4& raw, u32& scale) {
     raw = make_uint4(0, 0, 0, 0);
     scale = 0;
     if (record == 0) return;
-    const u8* p = (const u8*)record;
-    if (fp8) {
+    if (FP8)
         asm volatile("ld.global.nc.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];"
                      : "=r"(raw.x), "=r"(raw.y), "=r"(raw.z), "=r"(raw.w)
-                     : "l"(p + lane * 16));
-        asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(scale) : "l"(p + 512 + (lane >> 1)));
-    } else {
+                     : "l"(record + codes));
+    else
         asm volatile("ld.global.nc.L1::no_allocate.v2.b32 {%0, %1}, [%2];"
                      : "=r"(raw.x), "=r"(raw.y)
-                     : "l"(p + lane * 8));
-        asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(scale) : "l"(p + 256 + lane));
-    }
+                     : "l"(record + codes));
+    asm volatile("ld.global.nc.L1::no_allocate.u8 %0, [%1];" : "=r"(scale) : "l"(record + scales));
 }
 
 // Dequantise 16 channels and store their two chunks. The lanes of an odd sub-tile store the second chunk first, so that
 // eight lanes always cover all banks.
-__device__ __forceinline__ void expand(bool fp8, uint4 raw, u32 scale, bool swap, u32 first, u32 second) {
+template <bool FP8>
+__device__ __forceinline__ void expand(uint4 raw, u32 scale, bool swap, u32 first, u32 second) {
     u32 a[4], b[4];
-    if (fp8) {
+    if (FP8) {
         u32 factor = (min(scale, 141u) + 113) << 7;  // 2^(scale - 127 + 120 - 7)
         factor |= factor << 16;
         u32 marked = (((raw.x & 0x7f7f7f7f) + 0x01010101) | ((raw.y & 0x7f7f7f7f) + 0x01010101) |
@@ -242,37 +260,70 @@ __device__ __forceinline__ void expand(bool fp8, uint4 raw, u32 scale, bool swap
     store16(second, b[0], b[1], b[2], b[3]);
 }
 
-__device__ __forceinline__ void produce(u32 base, const u64* slots, u32 live, int window_tiles, u32 full, u32 empty) {
+template <bool FP8>
+__device__ __forceinline__ void fetch_one(u32 slots, int lane, uint4& raw, u32& scale) {
+    u64 record;
+    asm volatile("ld.shared.b64 %0, [%1];" : "=l"(record) : "r"(slots));
+    fetch<FP8>(record, lane * (FP8 ? 16 : 8), FP8 ? 512 + (lane >> 1) : 256 + lane, raw, scale);
+}
+
+template <bool FP8>
+__device__ __forceinline__ void fetch_all(
+    u32 slots, int lane, uint4 (&raw)[RECORDS_PER_WARP], u32 (&scale)[RECORDS_PER_WARP]) {
+#pragma unroll
+    for (int i = 0; i < RECORDS_PER_WARP; i++) fetch_one<FP8>(slots + i * 8, lane, raw[i], scale[i]);
+}
+
+template <bool FP8>
+__device__ __forceinline__ void expand_all(
+    u32 to, bool swap, const uint4 (&raw)[RECORDS_PER_WARP], const u32 (&scale)[RECORDS_PER_WARP]) {
+#pragma unroll
+    for (int i = 0; i < RECORDS_PER_WARP; i++) {
+        const u32 place = (to ^ i << 4) + i * 128;  // a warp has whole groups of 8 rows: i is the row mod 8
+        expand<FP8>(raw[i], scale[i], swap, place, place ^ 16);
+    }
+}
+
+__device__ __forceinline__ void find_slots(const Args& g, int row, u64* slots, u32* masks, int window_tiles, int tiles);
+
+// All loads of a tile are issued at once, behind the fence of the tile before, which would wait for them; the wait for a
+// free buffer hides their latency.
+__device__ __forceinline__ void produce(const Args& g, u8* memory, u32 base, int window_tiles, int tiles) {
     const int lane = threadIdx.x & 31, warp = (threadIdx.x - CONSUMERS) >> 5;
     const bool swap = lane >> 2 & 1;
-    const u32 home = base + OFF_K + (lane >> 2) * SUBTILE + warp * RECORDS_PER_WARP * 128;
-    const u32 chunk = (lane & 3) * 2 + swap;
+    const u32 home = base + OFF_K + (lane >> 2) * SUBTILE + warp * RECORDS_PER_WARP * 128 +
+                     ((lane & 3) * 2 + swap) * 16;
+    const u32 slots = base + OFF_SLOT + warp * RECORDS_PER_WARP * 8;
+    const u32 bars = base + OFF_BARRIER;
     uint4 raw[RECORDS_PER_WARP];
     u32 scale[RECORDS_PER_WARP];
-    if (live == 0) return;
-    int tile = __ffs(live) - 1;
-#pragma unroll
-    for (int i = 0; i < RECORDS_PER_WARP; i++)
-        fetch(slots[tile * TILE + warp * RECORDS_PER_WARP + i], FP8_PAGES || tile < window_tiles, lane, raw[i], scale[i]);
-    for (int step = 0; live != 0; step++) {
-        const bool fp8 = FP8_PAGES || tile < window_tiles;
-        live &= live - 1;
-        tile = __ffs(live) - 1;  // the next one; -1 behind the last
-        const bool next_fp8 = FP8_PAGES || tile < window_tiles;
-        const int buffer = step & 1;
-        barrier_wait(empty + buffer * 8, (step >> 1 & 1) ^ 1);
-        const u32 to = home + buffer * 65536;
-#pragma unroll
-        for (int i = 0; i < RECORDS_PER_WARP; i++) {
-            const u32 at = to + i * 128;
-            // The row of the tile is warp * RECORDS_PER_WARP + i.
-            const u32 place = (chunk ^ ((warp * RECORDS_PER_WARP + i) & 7)) << 4;
-            expand(fp8, raw[i], scale[i], swap, at + place, at + (place ^ 16));
-            if (tile >= 0) fetch(slots[tile * TILE + warp * RECORDS_PER_WARP + i], next_fp8, lane, raw[i], scale[i]);
+    u32 step = 0, turn = 0;
+    for (int item = blockIdx.x; item < g.items; item += gridDim.x, turn++) {
+        const int side = turn & 1;
+        u64* masks = (u64*)(memory + OFF_MASK) + side * MAX_TILES;
+        barrier_wait(bars + ROW_EMPTY + side * 8, (turn >> 1 & 1) ^ 1);
+        named_sync(PRODUCE, PRODUCERS);  // nobody reads the slots of the item before any more
+        find_slots(g, item / g.groups, (u64*)(memory + OFF_SLOT), (u32*)masks, window_tiles, tiles);
+        named_sync(PRODUCE, PRODUCERS);
+        if (lane == 0) barrier_arrive(bars + ROW_FULL + side * 8);
+        u32 live = __ballot_sync(0xffffffff, lane < tiles && masks[lane] != 0);
+        for (; live != 0; step++, live &= live - 1) {
+            const int tile = __ffs(live) - 1;
+            const bool fp8 = FP8_PAGES || tile < window_tiles;
+            if (fp8)
+                fetch_all<true>(slots + tile * TILE * 8, lane, raw, scale);
+            else
+                fetch_all<false>(slots + tile * TILE * 8, lane, raw, scale);
+            const u32 buffer = step & 1, to = home + buffer * 65536;
+            barrier_wait(bars + EMPTY + buffer * 8, (step >> 1 & 1) ^ 1);
+            if (fp8)
+                expand_all<true>(to, swap, raw, scale);
+            else
+                expand_all<false>(to, swap, raw, scale);
+            fence_async();
+            __syncwarp();
+            if (lane == 0) barrier_arrive(bars + FULL + buffer * 8);
         }
-        fence_async();
-        __syncwarp();
-        if (lane == 0) barrier_arrive(full + buffer * 8);
     }
 }
 
@@ -305,8 +356,8 @@ __device__ __forceinline__ void issue_scores(float (&s)[32], u32 base, int buffe
     wgmma_commit();
 }
 
-__device__ __forceinline__ void issue_values(float (&o)[128], u32 base, int buffer, int half) {
-    const u64 a = DESCRIPTOR(base + OFF_P + buffer * 8192, 1, 64);
+__device__ __forceinline__ void issue_values(float (&o)[128], u32 p, u32 base, int buffer, int half) {
+    const u64 a = DESCRIPTOR(p, 1, 64);
     const u64 b = DESCRIPTOR(base + OFF_K + buffer * 65536 + half * 4 * SUBTILE, SUBTILE >> 4, 64);
     hold(o);
     wgmma_fence();
@@ -383,30 +434,59 @@ __device__ __forceinline__ void rescale(float (&o)[128], float (&used)[2], const
     }
 }
 
-__device__ __forceinline__ void write_out(
-    float (&o)[128], const float (&top)[2], const float (&sum)[2], const Args& g, u32 base, int group, int first_head, bool any) {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3, row = warp * 16 + (lane >> 2);
-    const int heads = min(64, g.heads - first_head);
+// Q of one item to shared memory, in the order of channels of the keys; rows behind the last head are zeros.
+__device__ __forceinline__ void load_q(const Args& g, u32 base, int item) {
+    const int first_head = item % g.groups * 64, heads = min(64, g.heads - first_head);
+    const u8* q = g.q + ((u64)(item / g.groups) * g.heads + first_head) * (D * 2);
+#pragma unroll 1
+    for (int from = threadIdx.x; from < 64 * D / 8; from += CONSUMERS * 8) {
+        uint4 v[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const int piece = i * CONSUMERS + from;
+            v[i] = make_uint4(0, 0, 0, 0);
+            if ((piece >> 6) < heads) v[i] = *(const uint4*)(q + (u64)piece * 16);
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const int piece = i * CONSUMERS + from, row = piece >> 6, chunk = piece & 63;
+            store16(base + OFF_Q + (chunk >> 3) * SUBTILE + row * 128 + (((chunk ^ row) & 7) << 4),
+                    __byte_perm(v[i].x, v[i].z, 0x5410), __byte_perm(v[i].x, v[i].z, 0x7632),
+                    __byte_perm(v[i].y, v[i].w, 0x5410), __byte_perm(v[i].y, v[i].w, 0x7632));
+        }
+    }
+}
+
+// Ask for the Q of an item early: 256 bytes of its 64 KB per thread.
+__device__ __forceinline__ void prefetch_q(const Args& g, int item) {
+    const int first_head = item % g.groups * 64;
+    if ((int)threadIdx.x >> 2 >= min(64, g.heads - first_head)) return;
+    const u8* q = g.q + ((u64)(item / g.groups) * g.heads + first_head) * (D * 2) + threadIdx.x * 256;
+    asm volatile("prefetch.global.L2 [%0];\nprefetch.global.L2 [%0 + 128];" ::"l"(q));
+}
+
+// Write one item's output through the memory of Q, and bring in the Q of the next item meanwhile.
+__device__ __forceinline__ void finish(
+    float (&o)[128], const float (&top)[2], const float (&sum)[2], const float (&sink)[2], const Args& g, u32 base,
+    int item, bool any) {
+    const int group = threadIdx.x >> 7, lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3, row = warp * 16 + (lane >> 2);
+    const int first_head = item % g.groups * 64, heads = min(64, g.heads - first_head), next = item + gridDim.x;
     float factor[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        const int head = min(first_head + row + h * 8, g.heads - 1);
-        const float total = sum[h] + exp2f(g.sink[head] * 1.4426950408889634f - finite_or_zero(top[h]));
+        const float total = sum[h] + exp2_of(sink[h] - finite_or_zero(top[h]));
         factor[h] = !any ? 0.0f : top[h] == -INFINITY ? NAN : 128.0f / total;
     }
     const u32 to = base + OFF_Q + group * 32768;
 #pragma unroll
-    for (int j = 0; j < 32; j++) {
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const int at = row + h * 8;
-            const u32 place = to + at * 512 + ((j ^ (at & 7)) << 4) + (lane & 3) * 4;
-            const u32 pair = pack_bf16(o[j * 4 + h * 2] * factor[h], o[j * 4 + h * 2 + 1] * factor[h]);
-            asm volatile("st.shared.b32 [%0], %1;" ::"r"(place), "r"(pair) : "memory");
-        }
+    for (int i = 0; i < 64; i++) {
+        const int at = row + (i & 1) * 8;
+        const u32 place = to + at * 512 + (((i >> 1) ^ (at & 7)) << 4) + (lane & 3) * 4;
+        const u32 pair = pack_bf16(o[i * 2] * factor[i & 1], o[i * 2 + 1] * factor[i & 1]);
+        asm volatile("st.shared.b32 [%0], %1;" ::"r"(place), "r"(pair) : "memory");
     }
     __syncwarp();
-    u8* out = g.out + ((u64)blockIdx.x * g.heads + first_head) * (D * 2) + group * 512 + lane * 16;
+    u8* out = g.out + ((u64)(item / g.groups) * g.heads + first_head) * (D * 2) + group * 512 + lane * 16;
 #pragma unroll 4
     for (int r = warp * 16; r < warp * 16 + 16; r++) {
         u32 w0, w1, w2, w3;
@@ -415,96 +495,118 @@ __device__ __forceinline__ void write_out(
                      : "r"(to + r * 512 + ((lane ^ (r & 7)) << 4)));
         if (r < heads)
             *(uint4*)(out + (u64)r * (D * 2)) = make_uint4(
-                __byte_perm(w0, w1, 0x5410), __byte_perm(w2, w3, 0x5410), __byte_perm(w0, w1, 0x7632), __byte_perm(w2, w3, 0x7632));
+                __byte_perm(w0, w1, 0x5410), __byte_perm(w2, w3, 0x5410),
+                __byte_perm(w0, w1, 0x7632), __byte_perm(w2, w3, 0x7632));
+    }
+    if (next < g.items) {
+        named_sync(BOTH, CONSUMERS);
+        load_q(g, base, next);
     }
 }
 
-#define READY_EVEN 1
-#define READY_ODD 2
-#define OWN 3
+__device__ __forceinline__ void wait_tile(u32 bars, u32 tile) {
+    barrier_wait(bars + FULL + (tile & 1) * 8, tile >> 1 & 1);
+}
 
-__device__ __forceinline__ void consume(
-    const Args& g, u32 base, const u64* masks, State* state, u32 live, u32 full, u32 empty, int first_head) {
-    const int group = threadIdx.x >> 7, lane = threadIdx.x & 31;
+__device__ __forceinline__ void consume(const Args& g, u8* memory, u32 base, int tiles) {
+    const int group = threadIdx.x >> 7, lane = threadIdx.x & 31, row = (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
     const float factor = g.scale * (1.4426950408889634f * 128.0f);
-    const bool any = live != 0;
-    float o[128];
+    const u32 bars = base + OFF_BARRIER, p_even = base + OFF_P, p_odd = base + OFF_P + 8192;
+    State* state = (State*)(memory + OFF_STATE);
+    load_q(g, base, blockIdx.x);
+    u32 step = 0, turn = 0;  // tiles and items so far
+    for (int item = blockIdx.x; item < g.items; item += gridDim.x, turn++) {
+        const int side = turn & 1;
+        const u64* masks = (const u64*)(memory + OFF_MASK) + side * MAX_TILES;
+        fence_async();
+        named_sync(BOTH, CONSUMERS);  // Q is there
+        float sink[2], top[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f}, used[2] = {0.0f, 0.0f};
 #pragma unroll
-    for (int i = 0; i < 128; i++) o[i] = 0.0f;
-    float top[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f}, used[2] = {0.0f, 0.0f};
-    for (u32 phase = 0; live != 0; phase ^= 1) {
-        const int even = __ffs(live) - 1;
-        live &= live - 1;
-        const int odd = __ffs(live) - 1;  // -1: none
-        if (live != 0) live &= live - 1;
-        float s[32];
-        if (group == 0) {
-            barrier_wait(full, phase);
-            issue_scores(s, base, 0);
-            wgmma_wait<0>();
-            hold(s);
-            softmax(s, top, sum, factor, masks[even], base + OFF_P, state, 0);
-            fence_async();
-            named_arrive(READY_EVEN, CONSUMERS);
-            named_sync(OWN, 128);
-            rescale(o, used, top);
-            issue_values(o, base, 0, 0);
-            wgmma_wait<0>();
-            hold(o);
-            if (lane == 0) barrier_arrive(empty);
-            if (odd >= 0) {
-                barrier_wait(full + 8, phase);
-                named_sync(READY_ODD, CONSUMERS);
-                read_state(state, 1, top, sum);
+        for (int h = 0; h < 2; h++)
+            sink[h] = g.sink[min(item % g.groups * 64 + row + h * 8, g.heads - 1)] * 1.4426950408889634f;
+        float o[128];
+#pragma unroll
+        for (int i = 0; i < 128; i++) o[i] = 0.0f;
+        if (item + gridDim.x < g.items) prefetch_q(g, item + gridDim.x);
+        barrier_wait(bars + ROW_FULL + side * 8, turn >> 1 & 1);
+        u32 live = __ballot_sync(0xffffffff, lane < tiles && masks[lane] != 0);
+        const bool any = live != 0;
+        while (live != 0) {
+            const int even = __ffs(live) - 1;
+            live &= live - 1;
+            const int odd = __ffs(live) - 1;  // -1: none
+            const u32 buffer = step & 1, other = buffer ^ 1;
+            float s[32];
+            if (group == 0) {
+                wait_tile(bars, step);
+                issue_scores(s, base, buffer);
+                wgmma_wait<0>();
+                hold(s);
+                softmax(s, top, sum, factor, masks[even], p_even, state, 0);
+                fence_async();
+                named_arrive(READY_EVEN, CONSUMERS);
+                named_sync(OWN, 128);
                 rescale(o, used, top);
-                issue_values(o, base, 1, 0);
+                issue_values(o, p_even, base, buffer, 0);
                 wgmma_wait<0>();
                 hold(o);
-                if (lane == 0) barrier_arrive(empty + 8);
-            }
-        } else {
-            if (odd >= 0) {
-                barrier_wait(full + 8, phase);
-                issue_scores(s, base, 1);
-                barrier_wait(full, phase);
+                if (lane == 0) barrier_arrive(bars + EMPTY + buffer * 8);
+                if (odd >= 0) {
+                    wait_tile(bars, step + 1);
+                    named_sync(READY_ODD, CONSUMERS);
+                    read_state(state, 1, top, sum);
+                    rescale(o, used, top);
+                    issue_values(o, p_odd, base, other, 0);
+                    wgmma_wait<0>();
+                    hold(o);
+                    if (lane == 0) barrier_arrive(bars + EMPTY + other * 8);
+                }
+            } else if (odd >= 0) {
+                wait_tile(bars, step + 1);
+                issue_scores(s, base, other);
+                wait_tile(bars, step);
                 named_sync(READY_EVEN, CONSUMERS);
                 read_state(state, 0, top, sum);
                 wgmma_wait<0>();
                 hold(s);
                 rescale(o, used, top);
-                issue_values(o, base, 0, 1);
-                softmax(s, top, sum, factor, masks[odd], base + OFF_P + 8192, state, 1);
+                issue_values(o, p_even, base, buffer, 1);
+                softmax(s, top, sum, factor, masks[odd], p_odd, state, 1);
                 fence_async();
-                wgmma_wait<0>();
-                hold(o);
-                if (lane == 0) barrier_arrive(empty);
-                named_sync(OWN + 1, 128);
                 named_arrive(READY_ODD, CONSUMERS);
-                rescale(o, used, top);
-                issue_values(o, base, 1, 1);
+                named_sync(OWN + 1, 128);
                 wgmma_wait<0>();
                 hold(o);
-                if (lane == 0) barrier_arrive(empty + 8);
+                if (lane == 0) barrier_arrive(bars + EMPTY + buffer * 8);
+                rescale(o, used, top);
+                issue_values(o, p_odd, base, other, 1);
+                wgmma_wait<0>();
+                hold(o);
+                if (lane == 0) barrier_arrive(bars + EMPTY + other * 8);
             } else {
-                barrier_wait(full, phase);
+                wait_tile(bars, step);
                 named_sync(READY_EVEN, CONSUMERS);
                 read_state(state, 0, top, sum);
                 rescale(o, used, top);
-                issue_values(o, base, 0, 1);
+                issue_values(o, p_even, base, buffer, 1);
                 wgmma_wait<0>();
                 hold(o);
+                if (lane == 0) barrier_arrive(bars + EMPTY + buffer * 8);
             }
+            live &= live - 1;
+            step += odd >= 0 ? 2 : 1;
         }
+        if (lane == 0) barrier_arrive(bars + ROW_EMPTY + side * 8);
+        named_sync(BOTH, CONSUMERS);  // nobody reads Q, P and the state any more
+        finish(o, top, sum, sink, g, base, item, any);
     }
-    if (any) named_sync(OWN + 2, CONSUMERS);  // the other's scores are done with Q
-    write_out(o, top, sum, g, base, group, first_head, any);
 }
 
 // ---- the row ------------------------------------------------------------------------------------------------------------
 
 // Where the record of every slot of the row lies, 0 for none, and which slots there are.
-__device__ __forceinline__ void find_slots(const Args& g, u64* slots, u32* masks, int window_tiles, int tiles) {
-    const int row = blockIdx.x, sequence = g.row_seq[row];
+__device__ __forceinline__ void find_slots(const Args& g, int row, u64* slots, u32* masks, int window_tiles, int tiles) {
+    const int sequence = g.row_seq[row];
     const int oldest = max(g.first_key[row], 0), last = g.last_key[row];
     int start = 0, begin = 0, state = 0;
     if (sequence >= 0) {
@@ -512,74 +614,57 @@ __device__ __forceinline__ void find_slots(const Args& g, u64* slots, u32* masks
         begin = g.row_begin[sequence];
         state = g.state_slot[sequence];
     }
-    for (int i = threadIdx.x; i < tiles * TILE; i += blockDim.x) {
-        u64 at = 0;
-        if (sequence >= 0) {
-            if (i < window_tiles * TILE) {
-                const int key = last - g.window + 1 + i;
-                if (i < g.window && key >= oldest) {
-                    const int since = key - start;
-                    at = since >= 0 ? (u64)g.fresh + (u64)(begin + since) * g.fresh_stride
-                                    : (u64)g.ring + (u64)state * g.ring_stride + (u64)(key % g.ring_slots) * g.slot_stride;
-                }
-            } else {
-                const int column = i - window_tiles * TILE;
-                const int entry = column < g.selected ? g.indices[(u64)row * g.selected + column] : -1;
-                if (entry >= 0) {
-                    const int page = g.block_table[(u64)sequence * g.table_width + (entry >> g.entries_log2)];
-                    at = (u64)g.pages + (u64)page * g.page_stride +
-                         (u64)(entry & ((1 << g.entries_log2) - 1)) * (FP8_PAGES ? FP8_RECORD : FP4_RECORD);
-                }
-            }
-        }
-        slots[i] = at;
-        const u32 there = __ballot_sync(0xffffffff, at != 0);
-        if ((threadIdx.x & 31) == 0) masks[i >> 5] = there;
-    }
-}
-
-// Q into shared memory, in the order of channels of the keys; rows behind the last head are zeros.
-__device__ __forceinline__ void load_q(const Args& g, u32 base, int first_head) {
-    const u8* q = g.q + ((u64)blockIdx.x * g.heads + first_head) * (D * 2);
-    const int heads = min(64, g.heads - first_head);
+    const int me = threadIdx.x - CONSUMERS, slots_of_row = tiles * TILE;
+    for (int from = me; from < slots_of_row; from += PRODUCERS * STAGES) {
+        int entry[STAGES], page[STAGES];
 #pragma unroll
-    for (int i = 0; i < 64 * D / 8 / (CONSUMERS + PRODUCERS); i++) {
-        const int piece = i * (CONSUMERS + PRODUCERS) + threadIdx.x, row = piece >> 6, chunk = piece & 63;
-        uint4 v = make_uint4(0, 0, 0, 0);
-        if (row < heads) v = *(const uint4*)(q + (u64)row * (D * 2) + chunk * 16);
-        store16(base + OFF_Q + (chunk >> 3) * SUBTILE + row * 128 + (((chunk ^ row) & 7) << 4),
-                __byte_perm(v.x, v.z, 0x5410), __byte_perm(v.x, v.z, 0x7632),
-                __byte_perm(v.y, v.w, 0x5410), __byte_perm(v.y, v.w, 0x7632));
+        for (int k = 0; k < STAGES; k++) {
+            const int column = from + k * PRODUCERS - window_tiles * TILE;
+            entry[k] = -1;
+            if (sequence >= 0 && column >= 0 && column < g.selected)
+                entry[k] = g.indices[(u64)row * g.selected + column];
+        }
+#pragma unroll
+        for (int k = 0; k < STAGES; k++)
+            if (entry[k] >= 0) page[k] = g.block_table[(u64)sequence * g.table_width + (entry[k] >> g.entries_log2)];
+#pragma unroll
+        for (int k = 0; k < STAGES; k++) {
+            const int i = from + k * PRODUCERS, key = last - g.window + 1 + i;
+            if (i - (me & 31) >= slots_of_row) break;
+            u64 at = 0;
+            if (entry[k] >= 0)
+                at = (u64)g.pages + (u64)page[k] * g.page_stride +
+                     (u64)(entry[k] & ((1 << g.entries_log2) - 1)) * (FP8_PAGES ? FP8_RECORD : FP4_RECORD);
+            else if (sequence >= 0 && i < g.window && key >= oldest)
+                at = key >= start ? (u64)g.fresh + (u64)(begin + key - start) * g.fresh_stride
+                                  : (u64)g.ring + (u64)state * g.ring_stride + (u64)(key % g.ring_slots) * g.slot_stride;
+            slots[i] = at;
+            const u32 there = __ballot_sync(0xffffffff, at != 0);
+            if ((me & 31) == 0) masks[i >> 5] = there;
+        }
     }
 }
 
 extern "C" __global__ void __launch_bounds__(CONSUMERS + PRODUCERS, 1) attention(const __grid_constant__ Args g) {
     extern __shared__ __align__(1024) u8 memory[];
     const u32 base = shared_address(memory);
-    u64* slots = (u64*)(memory + OFF_SLOT);
-    u64* masks = (u64*)(memory + OFF_MASK);
-    State* state = (State*)(memory + OFF_STATE);
-    const u32 full = base + OFF_BARRIER, empty = full + 16;
-    const int first_head = blockIdx.y * 64;
     const int window_tiles = (g.window + TILE - 1) / TILE, tiles = window_tiles + (g.selected + TILE - 1) / TILE;
     if (threadIdx.x == 0) {
+        const u32 bars = base + OFF_BARRIER;
         for (int i = 0; i < 2; i++) {
-            barrier_init(full + i * 8, PRODUCER_WARPS);
-            barrier_init(empty + i * 8, CONSUMERS / 32);
+            barrier_init(bars + FULL + i * 8, PRODUCERS / 32);
+            barrier_init(bars + EMPTY + i * 8, CONSUMERS / 32);
+            barrier_init(bars + ROW_FULL + i * 8, PRODUCERS / 32);
+            barrier_init(bars + ROW_EMPTY + i * 8, CONSUMERS / 32);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    find_slots(g, slots, (u32*)masks, window_tiles, tiles);
-    load_q(g, base, first_head);
-    fence_async();
     __syncthreads();
-    const int lane = threadIdx.x & 31;
-    const u32 live = __ballot_sync(0xffffffff, lane < tiles && masks[min(lane, MAX_TILES - 1)] != 0);
     if (threadIdx.x >= CONSUMERS) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 64;");
-        produce(base, slots, live, window_tiles, full, empty);
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 " STRING(PRODUCER_REGISTERS) ";");
+        produce(g, memory, base, window_tiles, tiles);
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 192;");
-        consume(g, base, masks, state, live, full, empty, first_head);
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 " STRING(CONSUMER_REGISTERS) ";");
+        consume(g, memory, base, tiles);
     }
 }
