@@ -1,4 +1,4 @@
-"""Moving cache bytes between pages, slots and rings. The kernels are in `move_kernels.py`."""
+"""Moving cache bytes between pages, slots and rings. The kernels are in `moves_kernels.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ...hal.registry import Signature
 from ...ops.layouts import LAYOUTS
-from . import move_kernels as device
+from . import moves_kernels as device
 from .kv import WIDEST, rows_per_program, whole_rows
 from .register import kernel
 from .strides import alignment, power_of_two

@@ -7,6 +7,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ...hal.registry import Signature
+from .compile_list import CompileCase
 from .jit import jit
 from .portable import E4M3_MAX, bf16_to_f32, bits, e8m0_ceil, from_bits, to_e4m3
 from .register import kernel
@@ -81,3 +82,20 @@ def quant_fp8(x: Tensor, out: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Ten
         enable_fp_fusion=False,
     )
     return out
+
+
+COMPILES = [
+    CompileCase(
+        quant_fp8_kernel,
+        {"x_ptr": kind, "code_ptr": "*u8", "scale_ptr": "*u8", "rows": "i32", "x_stride": "i64"},
+        {"K": k, "ALIGN": 16 // size, "BLOCK_T": 4, "BLOCK_K": 512},
+        label=f"{kind.removeprefix('*')}, {k}",
+    )
+    for kind, size, k in (
+        ("*bf16", 2, 1280),
+        ("*bf16", 2, 5120),
+        ("*bf16", 2, 8192),
+        ("*bf16", 2, 32768),
+        ("*fp32", 4, 5120),
+    )  # fmt: skip
+]

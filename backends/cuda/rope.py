@@ -6,6 +6,7 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
+from .compile_list import CompileCase
 from .jit import jit
 from .kv import rows_per_program, whole_rows
 from .portable import bf16_to_f32, to_bf16
@@ -75,3 +76,14 @@ def rope(x: Tensor, positions: Tensor, table: Tensor, inverse: bool, out: Tensor
         enable_fp_fusion=False,
     )
     return out
+
+
+COMPILES = [
+    CompileCase(
+        rope_kernel,
+        {"x_ptr": "*bf16", "positions_ptr": "*i32", "table_ptr": "*fp32", "out_ptr": "*bf16", "rows": "i32"},
+        {"HEADS": 64, "D": 512, "WIDTH": 512, "PAIRS": 32, "INVERSE": inverse, "BLOCK": rows_per_program(512)},
+        label="inverse" if inverse else "",
+    )
+    for inverse in (False, True)
+]

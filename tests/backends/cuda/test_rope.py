@@ -7,8 +7,9 @@ import torch
 
 pytest.importorskip("triton")
 
-from cuda_calls import PLAIN, SPOILT, STRIDED, assert_kept, every_call, run, sample
+from cuda_calls import PLAIN, SPOILT, STRIDED, assert_kept, every_call, on_cuda, run, sample
 from deepinfer.ops import cache_steps as build
+from deepinfer.ops.spec import SPECS
 
 CPU = torch.device("cpu")
 
@@ -60,13 +61,11 @@ def test_every_required_call() -> None:
 def test_more_than_two_gigabytes() -> None:
     """Rows behind the 2^31st byte and element have the bits of the same rows in a small call."""
     table = build.rope_table(64, 64, CPU).cuda()
-    from cuda_calls import on_cuda
-    from deepinfer import ops
 
     with on_cuda():
         rows = (1 << 31) // (64 * 512) + 5
         x = torch.randn(8, 64, 512, device="cuda").bfloat16().repeat(-(-rows // 8), 1, 1)[:rows]
         positions = torch.arange(rows, device="cuda", dtype=torch.int32) % 64
-        y = ops.rope(x, positions, table, False)
-        small = ops.rope(x[-8:].contiguous(), positions[-8:].contiguous(), table, False)
+        y = SPECS["rope"].run(x, positions, table, False)
+        small = SPECS["rope"].run(x[-8:].contiguous(), positions[-8:].contiguous(), table, False)
     assert torch.equal(y[-8:].view(torch.int16), small.view(torch.int16))
