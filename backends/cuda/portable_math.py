@@ -1,7 +1,7 @@
 """Written-down fp32 functions and Philox4x32-10 as device code: the bits of docs/numerics.md, sections 2 and 3.
 
-Launch kernels that use them with `enable_fp_fusion=False`: a contracted multiply-add rounds once where two roundings are
-written down. Nothing here converts through a rounding instruction of the chip: integers come from bits.
+Launch kernels that use them with `enable_fp_fusion=False`: a contracted multiply-add rounds once where two roundings
+are written down. Exponents and rounded integers come from bits, not from a conversion of the chip.
 """
 
 from __future__ import annotations
@@ -172,6 +172,12 @@ def exponents(z, largest, rate):
 
 
 @jit
+def weights32(z, largest, rate):
+    """31-bit fixed-point exp((z - max)/T), truncated, as uint32: 2^31 for the maximum."""
+    return (exp2(exponents(z, largest, rate)) * FIXED_ONE).to(tl.uint32)
+
+
+@jit
 def weights(z, largest, rate):
-    """31-bit fixed-point exp((z - max)/T), truncated, as int64."""
-    return (exp2(exponents(z, largest, rate)) * FIXED_ONE).to(tl.uint32).to(tl.int64)
+    """`weights32` as int64, ready to be summed."""
+    return weights32(z, largest, rate).to(tl.int64)

@@ -7,23 +7,24 @@ import triton
 from torch import Tensor
 
 from ...hal.registry import Signature
+from .register import kernel
 from .sampling_adjust_kernels import adjust_listed, copy_masked
 from .sampling_compiles import VOCABULARY, case, filters
 from .sampling_finish_kernels import row_finish
 from .sampling_logprob_kernels import SEGMENT, smaller_finish, smaller_part, token_values, top_values, tree_parts
 from .sampling_race_kernels import draw_finish, draw_race
-from .register import kernel
 from .sampling_select_kernels import HEAD, SAMPLE, STATS, SUMS, row_bracket, row_gather, row_stats
 
 BLOCK = 2048
-GATHER = 1024
-"""Tokens of a tile of `row_gather`, whose many sums need more registers."""
+WARP = 512
+"""Tokens of a tile where a program is one warp."""
 SEARCH = 1024
 """Entries of a list that a search looks at in one go."""
-CAP = 8192
+CAP = 12288
 """Tokens that a row's bracket may hold; more, and the search reads the whole row."""
-PROGRAMS = 528
-"""Programs that a pass over the logits is cut into at least, where the rows are few: four per multiprocessor."""
+PROGRAMS = 4096
+"""Programs that a pass over the logits is cut into at least, where the rows are few: 31 warps per multiprocessor, for
+kernels whose programs are one warp, which never wait for each other."""
 
 
 def parts_of(rows: int, width: int) -> tuple[int, int]:
@@ -79,11 +80,11 @@ def select(
     )  # fmt: skip
     row_bracket[(rows,)](
         logits, inverse, *filters, stats, head, at.parts, V=width, FORCE=force, PARTS=at.padded,
-        SMALL=width <= at.cap, SAMPLE=SAMPLE, num_warps=4, enable_fp_fusion=False,
+        SMALL=width <= at.cap, SAMPLE=SAMPLE.value, num_warps=8, enable_fp_fusion=False,
     )  # fmt: skip
     row_gather[(at.parts, rows)](
-        logits, inverse, *filters, head, sums, lists, at.tiles * (BLOCK // GATHER), V=width, FORCE=force, CAP=at.cap,
-        BLOCK=GATHER, num_warps=8, enable_fp_fusion=False,
+        logits, inverse, *filters, head, sums, lists, at.tiles * (BLOCK // WARP), width, V=width, FORCE=force,
+        CAP=at.cap, LANES=WARP // 4, num_warps=1, enable_fp_fusion=False,
     )  # fmt: skip
     return head, sums, lists
 
@@ -159,8 +160,8 @@ def sample_draw(
     parts, tiles = parts_of(rows, width)
     best = scratch(8 * rows * parts, logits, workspace)
     draw_race[(parts, rows)](
-        logits, inv_temperature, threshold, last_id, count, seeds, positions, best, int(purpose), tiles, V=width,
-        BLOCK=BLOCK, num_warps=8, enable_fp_fusion=False,
+        logits, inv_temperature, threshold, last_id, count, seeds, positions, best, int(purpose),
+        tiles * (BLOCK // WARP), V=width, BLOCK=WARP, num_warps=1, enable_fp_fusion=False,
     )  # fmt: skip
     draw_finish[(rows,)](count, max_id, best, out, parts, PARTS=padded(width), num_warps=1)
     return out
@@ -298,17 +299,17 @@ COMPILES = [
         for label, absent in filters()
         for one in (
             case(
-                row_bracket, label, absent=absent, num_warps=4, **_V, **_PARTS, FORCE=0, SMALL=False,
+                row_bracket, label, absent=absent, **_V, **_PARTS, FORCE=0, SMALL=False,
                 SAMPLE=SAMPLE.value,
             ),
-            case(row_gather, label, absent=absent, **_V, FORCE=0, CAP=CAP, BLOCK=GATHER),
+            case(row_gather, label, absent=absent, **_V, FORCE=0, CAP=CAP, LANES=WARP // 4, num_warps=1),
             case(
                 row_finish, label, absent=absent, types={"max_ptr": "*fp32"}, **_V, **_PARTS, FORCE=0, CAP=CAP,
                 BLOCK=SEARCH,
             ),
         )
     ),
-    case(draw_race, **_V, BLOCK=BLOCK),
+    case(draw_race, num_warps=1, **_V, BLOCK=WARP),
     case(draw_finish, num_warps=1, **_PARTS),
     case(copy_masked, **_V, BLOCK=BLOCK),
     case(copy_masked, "no mask", absent=("mask",), **_V, BLOCK=BLOCK),
@@ -325,12 +326,12 @@ COMPILES = [
         for k in (20,)
         for one in (
             case(
-                row_bracket, f"list of {k}", absent=("inverse", "top_k", "top_p", "min_p"), num_warps=4, **_V, **_PARTS,
+                row_bracket, f"list of {k}", absent=("inverse", "top_k", "top_p", "min_p"), **_V, **_PARTS,
                 FORCE=k, SMALL=False, SAMPLE=SAMPLE.value,
             ),
             case(
-                row_gather, f"list of {k}", absent=("inverse", "top_k", "top_p", "min_p"), **_V, FORCE=k, CAP=CAP,
-                BLOCK=GATHER,
+                row_gather, f"list of {k}", absent=("inverse", "top_k", "top_p", "min_p"), num_warps=1, **_V, FORCE=k,
+                CAP=CAP, LANES=WARP // 4,
             ),
             case(
                 top_values, f"list of {k}", **_V, **_PARTS, K=k, TAKE=k, CAP=CAP, PICKED=triton.next_power_of_2(k),

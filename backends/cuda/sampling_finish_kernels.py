@@ -5,8 +5,10 @@ from __future__ import annotations
 import triton.language as tl
 
 from .jit import jit
-from .portable_math import key_value, order_key, weights
-from .sampling_select_kernels import _FAR, _NEVER, _NO_LIMIT, _ONE, HEAD, SUMS, _wanted, packed, packed_id, row_rate
+from .portable_math import key_value, order_key, weights, weights32
+from .sampling_select_kernels import _FAR, _NEVER, _NO_LIMIT, _ONE, HEAD, SUMS, _wanted, packed_id, row_rate
+
+_COUNTED: tl.constexpr = tl.constexpr(1 << 48)
 
 
 @jit
@@ -26,17 +28,43 @@ def _items(listed, z_row, entries, at, n, largest, rate, CAP: tl.constexpr):
 
 
 @jit
-def _measure(listed, z_row, entries, n, largest, rate, t, CAP: tl.constexpr, BLOCK: tl.constexpr):
-    """Number and weight (int64) of the tokens whose key is above t."""
-    count = tl.zeros((BLOCK,), tl.int32)
-    mass = tl.zeros((BLOCK,), tl.int64)
+def fill_list(z_row, entries, n, largest, rate, CAP: tl.constexpr, BLOCK: tl.constexpr):
+    """Keys and weights beside the n ids of a list."""
     for begin in range(0, n, BLOCK):
         at = begin + tl.arange(0, BLOCK)
-        key, ids, w = _items(listed, z_row, entries, at, n, largest, rate, CAP)
-        above = key > t
-        count += above.to(tl.int32)
-        mass += tl.where(above, w, 0)
-    return tl.sum(count, 0).to(tl.int64), tl.sum(mass, 0)
+        inside = at < n
+        ids = tl.load(entries + CAP + at, mask=inside, other=0)
+        z = tl.load(z_row + ids, mask=inside, other=-float("inf"))
+        tl.store(entries + at, order_key(z), mask=inside)
+        w = weights32(z, largest, rate).to(tl.int32, bitcast=True)
+        tl.store(entries + 2 * CAP + at, w, mask=inside)
+    tl.debug_barrier()
+
+
+@jit
+def _measure(listed, z_row, entries, n, largest, rate, t, CAP: tl.constexpr, BLOCK: tl.constexpr):
+    """Number and weight (int64) of the tokens whose key is above t."""
+    if listed:
+        # Count and weight in one number, and one sum: a list has less than 2^15 entries, which weigh less than 2^47.
+        both = tl.zeros((BLOCK,), tl.int64)
+        for begin in range(0, n, BLOCK):
+            at = begin + tl.arange(0, BLOCK)
+            key, ids, w = _items(True, z_row, entries, at, n, largest, rate, CAP)
+            both += tl.where(key > t, w + _COUNTED, 0)
+        whole = tl.sum(both, 0)
+        number = whole >> 48
+        weight = whole & (_COUNTED - 1)
+    else:
+        count = tl.zeros((BLOCK,), tl.int32)
+        mass = tl.zeros((BLOCK,), tl.int64)
+        for begin in range(0, n, BLOCK):
+            at = begin + tl.arange(0, BLOCK)
+            key, ids, w = _items(False, z_row, entries, at, n, largest, rate, CAP)
+            count += (key > t).to(tl.int32)
+            mass += tl.where(key > t, w, 0)
+        number = tl.sum(count, 0).to(tl.int64)
+        weight = tl.sum(mass, 0)
+    return number, weight
 
 
 @jit
@@ -71,7 +99,7 @@ def _search(
     listed, z_row, entries, n, largest, rate, base_count, base_mass, low, high, most, limit, light,
     V: tl.constexpr, CAP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Threshold key, last id, number and weight of the kept prefix. F(high) holds; F(low) does not, or none is so low."""
+    """Threshold key, last id, number and weight of the kept prefix. F(high) holds; F(low) does not, or it is below all."""
     while high - low > 1:
         middle = (low + high) >> 1
         count, mass = _measure(listed, z_row, entries, n, largest, rate, middle, CAP, BLOCK)
@@ -152,6 +180,7 @@ def selection(
             listed = found <= CAP
             n = tl.where(listed, found, V).to(tl.int32)
             if listed:
+                fill_list(z_row, entries, n, largest, rate, CAP, BLOCK)
                 inner, weight = _measure(True, z_row, entries, n, largest, rate, low, CAP, BLOCK)
                 heavier, heavier_weight = _measure(True, z_row, entries, n, largest, rate, light, CAP, BLOCK)
                 all_of_it = base_count + found == finite

@@ -1,12 +1,12 @@
-"""Kernels of log-probabilities: sums over the vocabulary by the tree of docs/numerics.md, section 4.6, and their users."""
+"""Kernels of log-probabilities: sums by the tree of docs/numerics.md, section 4.6, and what is made of them."""
 
 from __future__ import annotations
 
 import triton.language as tl
 
-from .sampling_finish_kernels import _items, selection
 from .jit import jit
 from .portable_math import LN2, exp2, exponents, key_value, log2, weights
+from .sampling_finish_kernels import _items, selection
 from .sampling_race_kernels import kept
 from .sampling_select_kernels import _FLOOR, _LEAST_SUM, _LOWEST, packed, packed_id, row_rate, row_top
 

@@ -1,9 +1,9 @@
 """Kernels of draws: the exponential race over a row, and the test of a draft.
 
-A row is raced in several parts, each of which gives the key of its best score and the token; keys order parts exactly, so
-their number changes nothing. In most tiles no token can win any more. A cheap bound, made of a random word's upper bits,
-shows it: E >= v * log2(e) but for rounding, and log2(v) is at least the straight line through its powers of two, which are
-the bits of v as an integer. Only tiles that a bound says may win get their exact scores.
+A row is raced in several parts, each of which gives the key of its best score and the token; keys order parts exactly,
+so their number changes nothing. In most tiles no token can win any more. A cheap bound, made of a random word's upper
+bits, shows it: E >= v * log2(e) but for rounding, and log2(v) is at least the straight line between its values at powers
+of two, which is the bits of v as an integer. Only tiles that may win by this bound get their exact scores.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .portable_math import bits_float, draw_words, exp2, exponential, exponents,
 from .sampling_select_kernels import _LEAST_SUM, _LOWEST, packed, packed_id, row_rate
 
 _LINE: tl.constexpr = tl.constexpr(127.0 - 0.5286)
-"""bits of v / 2^23 minus this is at most log2(E): log2(log2(e)) is 0.528766, and all roundings together are below 2e-5."""
+"""bits of v / 2^23 minus this is at most log2(E): log2(log2(e)) is 0.528766, all roundings are below 2e-5 together."""
 _NO_SCORE: tl.constexpr = tl.constexpr(-2139095041 << 32)
 """`packed` of a score of -infinity: what has to be beaten."""
 TARGET: tl.constexpr = tl.constexpr(0)
@@ -119,8 +119,8 @@ def draft_passes(
 
 @jit
 def residual_part(
-    z_row, rate, threshold, last, largest, log_sum, draft, seed, position, log2q_ptr, q_row, q_stride, first_tile, tiles,
-    V: tl.constexpr, BLOCK: tl.constexpr,
+    z_row, rate, threshold, last, largest, log_sum, draft, seed, position, log2q_ptr, q_row, q_stride, first_tile,
+    tiles, V: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """As `race_part`, over what the target gives a token more than the proposal."""
     best = tl.full((), -float("inf"), tl.float32)

@@ -1,11 +1,11 @@
 """Kernels that find the kept prefix of a row of logits: statistics, a bracket of the threshold, the exact search.
 
-The order is that of docs/numerics.md, section 4: logit descending, id ascending. A threshold is an `order_key` t;
-`F(t)`: a token of that key may be kept, that is fewer than `most` tokens lie above it, their weight is at most `limit`, and
-no token at or above it is too light for min-p. F holds from some t on upwards, and the search finds the least such t.
+The order is that of docs/numerics.md, section 4: logit descending, id ascending. A threshold is an `order_key` t. F(t)
+says that a token of that key may be kept: fewer than `most` tokens lie above it, their weight is at most `limit`, and no
+token at or above it is too light for min-p. F holds from some t on upwards, and the search finds the least such t.
 
-1. `row_stats`, several programs a row: largest logit and its id, numbers of NaN and of finite tokens, and about how much
-   the row weighs.
+1. `row_stats`, several programs a row: largest logit and its id, NaN, number of finite tokens, and about how much the
+   row weighs.
 2. `row_bracket`, one a row: from a sorted sample of the row, keys low and high between which the threshold lies, as
    good as surely. Only speed depends on them.
 3. `row_gather`, several a row: the exact weight of the row and of what lies above the bracket, and a list of the tokens
@@ -21,9 +21,9 @@ from __future__ import annotations
 import triton.language as tl
 
 from .jit import jit
-from .portable_math import LOG2E, exp2, exponents, key_value, log2, order_key, weights
+from .portable_math import LOG2E, key_value, order_key, weights32
 
-SAMPLE: tl.constexpr = tl.constexpr(1024)
+SAMPLE: tl.constexpr = tl.constexpr(2048)
 """Logits that a bracket is guessed from."""
 STATS: tl.constexpr = tl.constexpr(3)
 """Numbers (int64) of a row's part from `row_stats`: key and id of the largest; counts; largest and sum, about."""
@@ -184,17 +184,22 @@ def row_bracket(
             left = row_weight * (1.0 - top_p.to(tl.float32) * 2.0**-31)
             w = tl.exp2((z - largest) * rate)
             through = tl.cumsum(w, 0)
-            spread = 3 * tl.sqrt(tl.cumsum(w * w, 0))
+            spread = 3.5 * tl.sqrt(tl.cumsum(w * w, 0))
             high_p = tl.min(tl.where((through - spread) * each > left, key + 1, _FAR), 0)
             low_p = tl.max(tl.where((through + spread + 3 * w) * each < left, key, _LOWEST), 0)
             high_all = tl.where(top_p < _ONE, tl.maximum(high_all, high_p), high_all)
             low_all = tl.where(top_p < _ONE, tl.maximum(low_all, low_p), low_all)
         if FORCE == 0:
             if min_p_ptr is not None:
-                edge = tl.log2(min_p.to(tl.float32)) - 31.0
+                # Around the least weight: as far as the second sample that surely has it, and that surely has not.
+                edge = tl.log2(tl.maximum(min_p, 1).to(tl.float32)) - 31.0
                 margin = 2e-5 * (1.0 - edge)
-                high_m = order_key(largest + (edge + margin) / rate).to(tl.int64) + 2
-                low_m = order_key(largest + (edge - margin) / rate).to(tl.int64) - 1
+                surely = z >= largest + (edge + margin) / rate
+                never = z < largest + (edge - margin) / rate
+                heavy = SAMPLE - tl.sum(surely.to(tl.int32), 0)
+                light = tl.sum(never.to(tl.int32), 0)
+                high_m = tl.min(tl.where(i >= heavy + 1, key + 1, _FAR), 0)
+                low_m = tl.max(tl.where(i <= light - 2, key, _LOWEST), 0)
                 high_all = tl.where(min_p > 0, tl.maximum(high_all, high_m), high_all)
                 low_all = tl.where(min_p > 0, tl.maximum(low_all, low_m), low_all)
         low = tl.maximum(low, low_all)
@@ -204,13 +209,32 @@ def row_bracket(
 
 
 @jit
+def _stretch(z_row, at, largest, rate, V: tl.constexpr):
+    """Weights (uint32) and keys of some tokens; -infinity behind the vocabulary."""
+    z = tl.load(z_row + at, mask=at < V, other=-float("inf"))
+    return weights32(z, largest, rate), order_key(z)
+
+
+@jit
+def _above(w, key, high):
+    return tl.where(key >= high, w, 0).to(tl.int64)
+
+
+@jit
+def _too_light(w, key, min_p):
+    return tl.where(w.to(tl.int64) < min_p, key, _NEVER)
+
+
+@jit
 def row_gather(
-    z_ptr, inverse_ptr, top_k_ptr, top_p_ptr, min_p_ptr, head_ptr, sums_ptr, list_ptr, tiles,
-    V: tl.constexpr, FORCE: tl.constexpr, CAP: tl.constexpr, BLOCK: tl.constexpr,
+    z_ptr, inverse_ptr, top_k_ptr, top_p_ptr, min_p_ptr, head_ptr, sums_ptr, list_ptr, tiles, stride,
+    V: tl.constexpr, FORCE: tl.constexpr, CAP: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Sums over one part of a row, and its tokens inside the bracket into the row's list. Grid (parts, rows).
 
-    A list of CAP entries is three rows of int32: keys, ids, weights (the bits of an unsigned number).
+    A list of CAP entries is three rows of int32: keys, ids, weights (the bits of an unsigned number). Ids alone are
+    written here; `fill_list` adds the others. `stride` is V: of a number that is no constant nobody knows that rows are
+    aligned, so loads have one element per thread, as the scattered stores have, and no tile changes its layout.
     """
     part = tl.program_id(0)
     row = tl.program_id(1).to(tl.int64)
@@ -224,33 +248,44 @@ def row_gather(
     high = tl.load(head + 3).to(tl.int32)
     pool, most, top_p, min_p = _wanted(row, finite, top_k_ptr, top_p_ptr, min_p_ptr, FORCE)
     binds = (most < finite) | (top_p < _ONE) | (min_p > 0)
-    lane = tl.arange(0, BLOCK)
-    total = tl.zeros((BLOCK,), tl.int64)
-    over = tl.zeros((BLOCK,), tl.int64)
-    count = tl.zeros((BLOCK,), tl.int32)
-    light = tl.full((BLOCK,), _NEVER, tl.int32)
-    entries = list_ptr + row * (3 * CAP)
+    lane = tl.arange(0, LANES)
+    total = tl.zeros((LANES,), tl.int64)
+    over = tl.zeros((LANES,), tl.int64)
+    count = tl.zeros((LANES,), tl.int32)
+    light = tl.full((LANES,), _NEVER, tl.int32)
+    entries = list_ptr + row * (3 * CAP) + CAP
+    z_row = z_ptr + row * stride
     for tile in range(tiles):
-        at = (part * tiles + tile) * BLOCK + lane
-        z = tl.load(z_ptr + row * V + at, mask=at < V, other=-float("inf"))
-        w = weights(z, largest, rate)
-        total += w
+        # Four stretches, since what follows has to wait for other threads.
+        at = (part * tiles + tile) * (4 * LANES) + lane
+        w0, key0 = _stretch(z_row, at, largest, rate, V)
+        w1, key1 = _stretch(z_row, at + LANES, largest, rate, V)
+        w2, key2 = _stretch(z_row, at + 2 * LANES, largest, rate, V)
+        w3, key3 = _stretch(z_row, at + 3 * LANES, largest, rate, V)
+        total += w0.to(tl.int64) + w1.to(tl.int64) + w2.to(tl.int64) + w3.to(tl.int64)
         if binds:
-            key = order_key(z)
-            above = key >= high
-            over += tl.where(above, w, 0)
-            count += above.to(tl.int32)
+            over += _above(w0, key0, high) + _above(w1, key1, high) + _above(w2, key2, high) + _above(w3, key3, high)
+            count += (key0 >= high).to(tl.int32) + (key1 >= high).to(tl.int32)
+            count += (key2 >= high).to(tl.int32) + (key3 >= high).to(tl.int32)
             if min_p_ptr is not None:
-                light = tl.maximum(light, tl.where(w < min_p, key, _NEVER))
-            inside = (key >= low) & (key < high)
-            found = tl.sum(inside.to(tl.int32), 0)
+                light = tl.maximum(light, tl.maximum(_too_light(w0, key0, min_p), _too_light(w1, key1, min_p)))
+                light = tl.maximum(light, tl.maximum(_too_light(w2, key2, min_p), _too_light(w3, key3, min_p)))
+            in0 = ((key0 >= low) & (key0 < high)).to(tl.int32)
+            in1 = ((key1 >= low) & (key1 < high)).to(tl.int32)
+            in2 = ((key2 >= low) & (key2 < high)).to(tl.int32)
+            in3 = ((key3 >= low) & (key3 < high)).to(tl.int32)
+            each = in0 + in1 + in2 + in3
+            found = tl.sum(each, 0)
             if found > 0:
                 begin = tl.atomic_add(head + 4, found.to(tl.int64)).to(tl.int32)
-                to = begin + tl.cumsum(inside.to(tl.int32), 0) - 1
-                fits = inside & (to < CAP)
-                tl.store(entries + to, key, mask=fits)
-                tl.store(entries + CAP + to, at, mask=fits)
-                tl.store(entries + 2 * CAP + to, w.to(tl.uint32).to(tl.int32, bitcast=True), mask=fits)
+                to = begin + tl.cumsum(each, 0) - each
+                tl.store(entries + to, at, mask=(in0 > 0) & (to < CAP))
+                to += in0
+                tl.store(entries + to, at + LANES, mask=(in1 > 0) & (to < CAP))
+                to += in1
+                tl.store(entries + to, at + 2 * LANES, mask=(in2 > 0) & (to < CAP))
+                to += in2
+                tl.store(entries + to, at + 3 * LANES, mask=(in3 > 0) & (to < CAP))
     out = sums_ptr + (row * tl.num_programs(0) + part) * SUMS
     tl.store(out, tl.sum(total, 0))
     tl.store(out + 1, tl.sum(over, 0))

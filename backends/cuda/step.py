@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
@@ -18,7 +17,7 @@ def describe_rows(
     query_ptr, key_ptr, valid_ptr, ratio_ptr, position_ptr, row_seq_ptr, first_ptr, start_ptr, end_ptr, begin_ptr,
     visible_ptr, sequences, rows, RATIOS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """BLOCK rows of a step; the first program writes what belongs to sequences. Grid (blocks of rows,), at least one."""
+    """BLOCK rows of a step; the first program writes what belongs to sequences. Grid (blocks of rows, at least 1)."""
     block = tl.program_id(0)
     row = block * BLOCK + tl.arange(0, BLOCK)
     owner = tl.full((BLOCK,), -1, tl.int32)

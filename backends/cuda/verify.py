@@ -7,10 +7,10 @@ import triton
 from torch import Tensor
 
 from . import sampling
-from .sampling_logprob_kernels import distribution_part
 from .register import kernel
 from .sampling import LogSums, empty_or, scratch
 from .sampling_compiles import VOCABULARY, case
+from .sampling_logprob_kernels import distribution_part
 from .verify_kernels import prefix, verify_finish, verify_race
 
 
@@ -70,7 +70,7 @@ def verify_drafts(
     constants = {"SHARED": shared, "V": width, "PARTS": at.sums.padded, "enable_fp_fusion": False}
     verify_race[(at.sums.parts, rows)](
         logits, inv_temperature, threshold, last_id, count, drafts, seeds, positions, *given, at.sums.parts,
-        at.sums.tiles, q_stride, BLOCK=sampling.BLOCK, num_warps=8, **constants,
+        at.sums.tiles * (sampling.BLOCK // sampling.WARP), q_stride, BLOCK=sampling.WARP, num_warps=1, **constants,
     )  # fmt: skip
     verify_finish[(rows,)](
         logits, inv_temperature, threshold, last_id, count, max_id, drafts, seeds, positions, *given, *out,
@@ -105,7 +105,7 @@ COMPILES = [
         for label, absent, shared in (("", (), False), ("shared", ("log2q", "draft_row"), True),
                                       ("certain", ("log2q", "draft_row"), False))
         for one in (
-            case(verify_race, label, absent=absent, **_CONSTANTS, SHARED=shared, BLOCK=sampling.BLOCK,
+            case(verify_race, label, absent=absent, **_CONSTANTS, SHARED=shared, BLOCK=sampling.WARP, num_warps=1,
                  types={"sum_ptr": "*i64" if shared else "*fp32"}),
             case(verify_finish, label, absent=absent, num_warps=1, **_CONSTANTS, SHARED=shared,
                  types={"sum_ptr": "*i64" if shared else "*fp32"}),

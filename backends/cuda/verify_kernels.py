@@ -5,8 +5,8 @@ from __future__ import annotations
 import triton.language as tl
 
 from .jit import jit
-from .sampling_logprob_kernels import row_log_sum
 from .portable_math import key_value
+from .sampling_logprob_kernels import row_log_sum
 from .sampling_race_kernels import TARGET, best_of, draft_passes, race_part, residual_part
 from .sampling_select_kernels import row_rate, row_top
 

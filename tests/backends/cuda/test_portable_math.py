@@ -123,7 +123,9 @@ def test_order_keys_ascend_and_zeros_are_one() -> None:
     assert torch.equal(bits(run("value", x)), bits(x))
 
 
-@pytest.mark.parametrize(("largest", "rate"), [(5.0, 1.4426951), (5.0, 7.3), (-2.0, 1e-30), (3e38, 2.0), (torch.inf, 1.0)])
+@pytest.mark.parametrize(
+    ("largest", "rate"), [(5.0, 1.4426951), (5.0, 7.3), (-2.0, 1e-30), (3e38, 2.0), (torch.inf, 1.0)]
+)
 def test_weights_and_exponents(largest: float, rate: float) -> None:
     x = torch.cat((largest - random_bits(1e-30, 200.0, 5001), torch.tensor([largest, -torch.inf, -3e38])))
     out = torch.zeros(len(x), dtype=torch.int64, device=DEVICE)
