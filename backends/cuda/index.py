@@ -14,9 +14,9 @@ from .strides import alignment, power_of_two
 
 ROW_LAUNCH: dict[str, int] = {"BLOCK_E": 128, "TILES": 8, "num_warps": 4, "num_stages": 2}
 """A program that keeps a row, while tiles of keys pass by."""
-FEW_LAUNCH: dict[str, int] = {"BLOCK_E": 128, "GROUP": 8, "ROWS": 2, "num_warps": 4, "num_stages": 3}
+FEW_LAUNCH: dict[str, int] = {"BLOCK_E": 128, "GROUP": 16, "ROWS": 2, "num_warps": 4, "num_stages": 3}
 """A program that keeps a tile of keys, while the rows of a few drafts pass by."""
-MANY_LAUNCH: dict[str, int] = {"BLOCK_E": 128, "GROUP": 64, "ROWS": 2, "num_warps": 4, "num_stages": 3}
+MANY_LAUNCH: dict[str, int] = {"BLOCK_E": 128, "GROUP": 128, "ROWS": 4, "num_warps": 4, "num_stages": 2}
 """The same with the rows of a prompt."""
 FEW, MANY = 2, 64
 """Rows per sequence from which on these are taken. No bit depends on it."""

@@ -112,6 +112,7 @@ def load_records_kernel(
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     page, slot = find_records(plan_ptr, row, pieces, BLOCK, 64)
     keep = (row < rows) & (page >= 0) & (page < pages) & (slot < ENTRIES)
+    slot = slot.to(tl.int64)
     section = pages_ptr + page.to(tl.int64) * page_stride * ALIGN
     if PLANAR:
         code_ptr = section + slot * CODES

@@ -26,7 +26,7 @@ from .portable import (
 @jit
 def load_angles(table_ptr, position, keep, pair, PAIRS: tl.constexpr):
     """cos and sin [rows, pairs] of positions [rows]; 1 and 0 for pairs [pairs] below 0, which are copied."""
-    place = (position.to(tl.int64) * (2 * PAIRS))[:, None] + (2 * pair)[None, :]
+    place = (position.to(tl.int64) * (2 * PAIRS))[:, None] + (2 * pair)[None, :]  # lint: address, pairs of one row
     mask = keep[:, None] & ((pair >= 0) & (pair < PAIRS))[None, :]
     return tl.load(table_ptr + place, mask=mask, other=1.0), tl.load(table_ptr + place + 1, mask=mask, other=0.0)
 
