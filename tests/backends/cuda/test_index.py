@@ -12,13 +12,14 @@ pytest.importorskip("triton")
 import numpy as np
 import triton.language as tl
 
-from cuda_calls import DEVICE, PLAIN, SPOILT, STRIDED, assert_kept, every_call, run, sample
+from cuda_calls import DEVICE, PLAIN, SPOILT, STRIDED, assert_kept, every_call, on_cuda, run, sample
 from deepinfer.backends.cuda import index, index_kernels
 from deepinfer.backends.cuda.jit import jit
 from deepinfer.backends.reference.formats import dequantize_fp4_pow2
 from deepinfer.ops import cache_steps as build
 from deepinfer.ops.cache_samples import candidates
 from deepinfer.ops.layouts import FP4_32_INDEX
+from deepinfer.ops.spec import SPECS
 
 CPU = torch.device("cpu")
 OPS = ("index_query_pack", "index_score", "index_score_blocks")
@@ -129,6 +130,29 @@ def test_nothing_of_entries_that_are_not_visible_is_read() -> None:
     (again,) = run("index_score", *args)
     assert torch.equal(bits(clean[0, :134]), bits(again[0, :134]))
     assert not clean[0, :134].isnan().any()
+
+
+@pytest.mark.skipif(DEVICE.type != "cpu", reason="the calls of the suite try this on the device")
+def test_scores_of_pages_past_two_gigabytes() -> None:
+    """Full and block scores equal those of the same data in low pages; memory that nothing touches is not there."""
+    rng = np.random.default_rng(15)
+    step, args = call(rng, ((133, 135),), 1, heads=4, di=32)
+    blocks = candidates(rng, step, 1, 8, 9)
+    (full,), (compact,) = run("index_score", *args), run("index_score_blocks", *args[:3], blocks, *args[3:7], 8)
+    width, stride, first = args[2].shape[1], 147712, 29077
+    places = torch.tensor([[first, first + 2]], dtype=torch.int32)
+    far = torch.empty((first + 3) * stride, dtype=torch.uint8).as_strided((first + 3, width), (stride, 1))
+    for page, place in zip(args[5][0, :2].tolist(), places[0].tolist(), strict=True):
+        far[place] = args[2][page]
+    args[2], args[5] = far, places
+    with on_cuda():
+        again = SPECS["index_score"].run(*args)
+        compact_again = SPECS["index_score_blocks"].run(*args[:3], blocks, *args[3:7], 8)
+    for t, seen in enumerate(args[3].tolist()):
+        assert torch.equal(bits(again[t, :seen]), bits(full[t, :seen]))
+        entry = (blocks[t].long()[:, None] * 8 + torch.arange(8)).flatten()
+        lanes = torch.nonzero((entry >= 0) & (entry < seen)).flatten()
+        assert torch.equal(bits(compact_again[t, lanes]), bits(compact[t, lanes]))
 
 
 @jit
