@@ -2,10 +2,11 @@
 
     python benchmarks/cuda_sampling.py [--json] [--only TEXT]
 
-The bar at 256 rows is 3 softmax passes for temperature, top-k, top-p and race together, the goal 1.5. `sort` is sampling
-in torch by a sort of the row, cumulative sums and one exponential race; it is not exact, and not the same draw. Logits
-are normal numbers of deviation 1 ('flat'), 3 ('usual'), and 3 with a few tokens far above them ('sure'). Times are
-medians of graph replays, in turn over sets of logits that do not fit the L2 cache together. Exit status 1 past the bar.
+The bar at 256 rows is 3 softmax passes for temperature, top-k, top-p and race together, the goal 1.5. `sort` is
+sampling in torch by a sort of the row, cumulative sums and one exponential race; it is not exact, and not the same
+draw. Logits are normal numbers of deviation 1 ('flat'), 3 ('usual'), and 3 with a few tokens far above them ('sure').
+Times are medians of graph replays, in turn over sets of logits that do not fit the L2 cache together. Exit status 1
+past the bar.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from .jit import jit
 
 
 @jit
-def _allowed(mask_ptr, row, ids, inside, V: tl.constexpr):
+def _allowed(mask_ptr, row: tl.int64, ids, inside, V: tl.constexpr):
     """Whether the row's bitmask has a token's bit."""
     words: tl.constexpr = (V + 31) // 32
     word = tl.load(mask_ptr + row * words + ids // 32, mask=inside, other=0)

@@ -99,7 +99,7 @@ def _search(
     listed, z_row, entries, n, largest, rate, base_count, base_mass, low, high, most, limit, light,
     V: tl.constexpr, CAP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Threshold key, last id, number and weight of the kept prefix. F(high) holds; F(low) does not, or it is below all."""
+    """Threshold key, last id, number and weight of the kept prefix. F(high) holds; F(low) does not."""
     while high - low > 1:
         middle = (low + high) >> 1
         count, mass = _measure(listed, z_row, entries, n, largest, rate, middle, CAP, BLOCK)
@@ -136,7 +136,7 @@ def _share(total, fraction):
 
 @jit
 def selection(
-    row, z_ptr, inverse_ptr, top_k_ptr, top_p_ptr, min_p_ptr, head_ptr, sums_ptr, list_ptr, parts,
+    row: tl.int64, z_ptr, inverse_ptr, top_k_ptr, top_p_ptr, min_p_ptr, head_ptr, sums_ptr, list_ptr, parts,
     V: tl.constexpr, FORCE: tl.constexpr, CAP: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """A row's kept set: largest key with its id, threshold key, last id, count, mass; and where its tokens are listed.

@@ -71,7 +71,7 @@ def tree_parts(
 
 
 @jit
-def row_log_sum(sum_ptr, row, V: tl.constexpr):
+def row_log_sum(sum_ptr, row: tl.int64, V: tl.constexpr):
     """log2 of the sum of a row: its segments in order."""
     segments: tl.constexpr = (V + SEGMENT - 1) // SEGMENT
     total = tl.load(sum_ptr + row * segments)
@@ -157,7 +157,7 @@ def smaller_part(
     last = tl.load(last_ptr + row)
     mass = tl.zeros((BLOCK,), tl.int64)
     for tile in range(tiles):
-        at = (part * tiles + tile) * BLOCK + tl.arange(0, BLOCK)
+        at = (part * tiles + tile) * BLOCK + tl.arange(0, BLOCK)  # lint: address, because it is at most V
         z = tl.load(z_ptr + row * V + at, mask=at < V, other=-float("inf"))
         less = kept(z, at, threshold, last) & (z < own) & (at < V)
         mass += tl.where(less, weights(z, largest, rate), 0)
@@ -194,7 +194,7 @@ def distribution_part(
             log_sum = row_log_sum(sum_ptr, row, V)
         out = pool_ptr + slot * slot_stride + place_offset
         for tile in range(tiles):
-            at = (part * tiles + tile) * BLOCK + tl.arange(0, BLOCK)
+            at = (part * tiles + tile) * BLOCK + tl.arange(0, BLOCK)  # lint: address, because it is at most V
             inside = at < V
             z = tl.load(z_ptr + row * V + at, mask=inside, other=-float("inf"))
             e = tl.where(kept(z, at, threshold, last), exponents(z, largest, rate), -float("inf")) - log_sum

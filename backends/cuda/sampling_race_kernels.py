@@ -2,8 +2,8 @@
 
 A row is raced in several parts, each of which gives the key of its best score and the token; keys order parts exactly,
 so their number changes nothing. In most tiles no token can win any more. A cheap bound, made of a random word's upper
-bits, shows it: E >= v * log2(e) but for rounding, and log2(v) is at least the straight line between its values at powers
-of two, which is the bits of v as an integer. Only tiles that may win by this bound get their exact scores.
+bits, shows it: E >= v * log2(e) but for rounding, and log2(v) is at least the straight line between its values at
+powers of two, which is the bits of v as an integer. Only tiles that may win by this bound get their exact scores.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def race_part(
 
 
 @jit
-def best_of(best_ptr, row, parts, PARTS: tl.constexpr):
+def best_of(best_ptr, row: tl.int64, parts, PARTS: tl.constexpr):
     """The best of a row's parts: whether there is one, and its token."""
     part = tl.arange(0, PARTS)
     order = tl.max(tl.load(best_ptr + row * parts + part, mask=part < parts, other=_LOWEST), 0)
@@ -101,8 +101,8 @@ def draw_finish(count_ptr, max_id_ptr, best_ptr, token_ptr, parts, PARTS: tl.con
 
 @jit
 def draft_passes(
-    draft, z_ptr, rate, threshold, last, largest, log_sum, seed, position, row, log2q_ptr, q_row, q_stride,
-    V: tl.constexpr,
+    draft, z_ptr, rate, threshold, last, largest, log_sum, seed, position, row: tl.int64, log2q_ptr,
+    q_row: tl.int64, q_stride, V: tl.constexpr,
 ):  # fmt: skip
     """Whether a draft (in [0, V)) of a row with a choice is accepted."""
     z = tl.load(z_ptr + row * V + draft)
@@ -119,8 +119,8 @@ def draft_passes(
 
 @jit
 def residual_part(
-    z_row, rate, threshold, last, largest, log_sum, draft, seed, position, log2q_ptr, q_row, q_stride, first_tile,
-    tiles, V: tl.constexpr, BLOCK: tl.constexpr,
+    z_row, rate, threshold, last, largest, log_sum, draft, seed, position, log2q_ptr, q_row: tl.int64, q_stride,
+    first_tile, tiles, V: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """As `race_part`, over what the target gives a token more than the proposal."""
     best = tl.full((), -float("inf"), tl.float32)

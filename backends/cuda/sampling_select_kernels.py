@@ -1,8 +1,8 @@
 """Kernels that find the kept prefix of a row of logits: statistics, a bracket of the threshold, the exact search.
 
 The order is that of docs/numerics.md, section 4: logit descending, id ascending. A threshold is an `order_key` t. F(t)
-says that a token of that key may be kept: fewer than `most` tokens lie above it, their weight is at most `limit`, and no
-token at or above it is too light for min-p. F holds from some t on upwards, and the search finds the least such t.
+says that a token of that key may be kept: fewer than `most` tokens lie above it, their weight is at most `limit`, and
+no token at or above it is too light for min-p. F holds from some t on upwards, and the search finds the least such t.
 
 1. `row_stats`, several programs a row: largest logit and its id, NaN, number of finite tokens, and about how much the
    row weighs.
@@ -89,7 +89,7 @@ def row_stats(z_ptr, inverse_ptr, stats_ptr, tiles, V: tl.constexpr, WEIGH: tl.c
     finite = tl.zeros((BLOCK,), tl.int32)
     bad = tl.zeros((BLOCK,), tl.int32)
     for tile in range(tiles):
-        at = (part * tiles + tile) * BLOCK + lane
+        at = (part * tiles + tile) * BLOCK + lane  # lint: address, because it is at most V
         z = tl.load(z_ptr + row * V + at, mask=at < V, other=-float("inf"))
         larger = z > first
         ids = tl.where(larger, at, ids)
@@ -109,7 +109,7 @@ def row_stats(z_ptr, inverse_ptr, stats_ptr, tiles, V: tl.constexpr, WEIGH: tl.c
 
 
 @jit
-def row_top(stats_ptr, row, parts, PARTS: tl.constexpr):
+def row_top(stats_ptr, row: tl.int64, parts, PARTS: tl.constexpr):
     """Of a whole row: `packed` key and id of its largest logit, number of finite tokens, whether it is valid."""
     part = tl.arange(0, PARTS)
     own = stats_ptr + (row * parts + part) * STATS
@@ -257,7 +257,7 @@ def row_gather(
     z_row = z_ptr + row * stride
     for tile in range(tiles):
         # Four stretches, since what follows has to wait for other threads.
-        at = (part * tiles + tile) * (4 * LANES) + lane
+        at = (part * tiles + tile) * (4 * LANES) + lane  # lint: address, because it is at most V
         w0, key0 = _stretch(z_row, at, largest, rate, V)
         w1, key1 = _stretch(z_row, at + LANES, largest, rate, V)
         w2, key2 = _stretch(z_row, at + 2 * LANES, largest, rate, V)
