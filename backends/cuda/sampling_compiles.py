@@ -11,10 +11,10 @@ from .compile_list import CompileCase
 VOCABULARY = 129280
 
 _I32 = (
-    "last_ptr", "count_ptr", "max_id_ptr", "top_k_ptr", "token_ptr", "draft_ptr", "draft_row_ptr",
-    "slot_ptr", "mask_ptr", "stat_offset_ptr", "stat_id_ptr", "stat_count_ptr", "bias_offset_ptr", "bias_id_ptr",
-    "list_ptr", "golden_ptr", "begin_ptr", "rows_ptr", "stop_ptr", "emitted_ptr", "row_ptr", "request_ptr",
-    "offset_ptr", "word_ptr", "first_ptr", "out_top_k_ptr", "ids_ptr", "wanted_ptr", "query_ptr", "key_ptr", "valid_ptr", "ratio_ptr",
+    "last_ptr", "count_ptr", "max_id_ptr", "top_k_ptr", "token_ptr", "draft_ptr", "draft_row_ptr", "slot_ptr",
+    "mask_ptr", "stat_offset_ptr", "stat_id_ptr", "stat_count_ptr", "bias_offset_ptr", "bias_id_ptr", "list_ptr",
+    "golden_ptr", "begin_ptr", "rows_ptr", "stop_ptr", "emitted_ptr", "row_ptr", "request_ptr", "offset_ptr",
+    "word_ptr", "first_ptr", "out_top_k_ptr", "ids_ptr", "wanted_ptr", "query_ptr", "key_ptr", "valid_ptr", "ratio_ptr",
     "row_seq_ptr", "start_ptr", "end_ptr", "visible_ptr", "fresh_ptr", "fresh_begin_ptr", "history_ptr", "skip_ptr",
     "ngram_ptr",
 )  # fmt: skip
