@@ -123,7 +123,11 @@ def _schema(properties: dict[str, Any], **fields: Any) -> str:
 
 
 def _pattern(pattern: str) -> str:
-    named = {"name": "f", "schema": {"pattern": pattern}}
+    return _schema_format({"pattern": pattern})
+
+
+def _schema_format(schema: dict[str, Any]) -> str:
+    named = {"name": "f", "schema": schema}
     format = {"type": "json_schema", "json_schema": named}
     return json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "q"}], "response_format": format})
 
@@ -189,7 +193,9 @@ LIMITS: dict[str, Limit] = {
     "chat: schema, many properties": Limit(1_000, lambda n: _schema({f"p{i}": {"type": "string"} for i in range(n)}), _request("chat")),
     "chat: schema, chain of references": Limit(500, _referring, _request("chat")),
     "chat: a pattern of sets without end": Limit(100_000, lambda n: _pattern("[" * n), _request("chat")),
-    "chat: a pattern that reads two ways": Limit(100_000, lambda n: _pattern("[" + r"\p{a}" * (n // 5)), _request("chat")),
+    "chat: a pattern that reads two ways": Limit(100_000, lambda n: _pattern("[" + r"\p{L}" * (n // 5)), _request("chat")),
+    "chat: a pattern of counts without end": Limit(20_000, lambda n: _pattern("(?=a)" + "a{ " * n), _request("chat")),
+    "chat: identifiers below a long one": Limit(50_000, lambda n: _schema_format({"$id": "http://h/" + "x" * n + "/", "anyOf": [{"$id": f"p{i}"} for i in range(n // 20)]}), _request("chat")),
     "chat: text that mentions no json": Limit(500_000, lambda n: _chat_text("jso" * n), _request("chat")),
     "chat: base64 of an image": Limit(500_000, lambda n: json.dumps({"model": MODEL, "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + "aaaa" * (n // 4)}}]}]}), _request("chat")),
     "responses: turns with calls": Limit(2_500, _responses_turns, _request("responses")),

@@ -29,7 +29,7 @@ from deepinfer.recipe.stream.parser import StreamProcessor
 from deepinfer.recipe.tokenizer import Tokenizer
 
 CHUNK = 5
-TOKENS = 20_000
+TOKENS = 20_000  # as many at least; exactly this many are streamed
 PARAGRAPH = (
     "The scheduler admits a request when its pages fit. Each step takes one token of every sequence, writes the keys, "
     "and samples; what does not fit waits.\n\nIn numbers: 61 layers, 128 heads, 7168 wide — das heißt, 日本語 costs "
@@ -43,10 +43,15 @@ CALL = (
 
 
 def output_ids(encode: Callable[[str], list[int]]) -> list[int]:
-    """An answer of about `TOKENS` tokens: reasoning, text, and a call with a long argument."""
+    """An answer of `TOKENS` tokens: reasoning, text, and a call with a long argument."""
     third = PARAGRAPH * (TOKENS // 3 // len(encode(PARAGRAPH)))
-    code = 'def f(x):\n    return {"a": x}\n' * (TOKENS // 3 // 12)
-    return encode(third + "</think>\n\n" + third + CALL.format(code))[:TOKENS]
+    ids: list[int] = []
+    lines = 0
+    while len(ids) < TOKENS:  # the call's argument grows until there are enough
+        lines += 64
+        code = 'def f(x):\n    return {"a": x}\n' * lines
+        ids = encode(third + "</think>\n\n" + third + CALL.format(code))
+    return ids[:TOKENS]
 
 
 def main() -> None:

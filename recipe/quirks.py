@@ -15,7 +15,8 @@ class Quirks:
 
     Args:
         positional_bodies: an array in a request body may stand for an object, its items in an order that no protocol
-            documents, and `{"word": null}` for the word of an enumeration. Right: both are errors of shape.
+            documents, `{"word": null}` for the word of an enumeration, and a number for the type of a tool that a
+            search found, of a member of a namespace, or of an image's source. Right: both are errors of shape.
         parameter_name_ends_at_space: the name of a call's parameter ends at its first space, so that a name with one
             gives arguments that are no JSON. Right: it ends at the attribute that follows, and is escaped.
         depends_on_chunks: the same output gives another result by how it is cut and whether it comes as text or ids.

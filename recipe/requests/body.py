@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -263,8 +263,14 @@ def _from_array(value: JsonValue, reading: Reading, names: list[str]) -> dict[st
     return dict(zip(names, value))
 
 
-def tagged(tag: str, readers: Mapping[str, Reader[T]], other: Reader[T] | None = None) -> Reader[T]:
-    """An object whose field `tag` says which of some kinds it is; `other` reads the kinds that are not listed."""
+def tagged(
+    tag: str, readers: Mapping[str, Reader[T]], other: Reader[T] | None = None, numbered: Sequence[str] = ()
+) -> Reader[T]:
+    """An object whose field `tag` says which of some kinds it is; `other` reads the kinds that are not listed.
+
+    Args:
+        numbered: kinds that a number may stand for where positions do; further numbers are kinds that are not listed.
+    """
 
     def read(value: JsonValue, reading: Reading) -> T:
         if isinstance(value, dict):
@@ -275,6 +281,8 @@ def tagged(tag: str, readers: Mapping[str, Reader[T]], other: Reader[T] | None =
             kind, value = value[0], value[1:]
         else:
             raise _unexpected(value, "an object")
+        if reading.positional and numbered and type(kind) is int and 0 <= kind < 1 << 64:
+            kind = numbered[kind] if kind < len(numbered) else ""
         reader = readers.get(kind, other) if isinstance(kind, str) else None
         if reader is None:
             raise _unexpected(kind, "one of " + ", ".join(f'"{name}"' for name in readers)).at(tag)

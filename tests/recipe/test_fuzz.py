@@ -45,6 +45,22 @@ def test_streams_by_number(pair: Pair) -> None:
 
 
 FOUND: list[Case] = [
+    # A number stands for the type of a tool that a search found.
+    *(
+        {
+            "protocol": "responses",
+            "request": {
+                "input": [{"type": "tool_search_output", "call_id": "", "tools": [{"type": kind, "name": "f"}]}]
+            },
+        }
+        for kind in (0, 1, 4, 6, -1, 1.0)
+    ),
+    {
+        "protocol": "messages",
+        "request": {
+            "messages": [{"role": "user", "content": [{"type": "image", "source": {"type": 1, "url": "http://h"}}]}]
+        },
+    },
     # The top level is judged after what is in it.
     {
         "protocol": "chat",

@@ -9,11 +9,14 @@ from functools import cache
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from deepinfer.recipe.errors import InvalidArgumentError
 from deepinfer.recipe.events.side import event_side
 from deepinfer.recipe.grammar import structural_tag
 from deepinfer.recipe.grammar.parameters import Text, read_parameters
+from deepinfer.recipe.json_text import print_json
 from deepinfer.recipe.options import OutputConstraint
 from deepinfer.recipe.protocols import protocol
 from deepinfer.recipe.stream.chunks import FinishChunk, FinishReason, TextChunk
@@ -213,12 +216,111 @@ def test_references_do_not_grow_without_bound() -> None:
         definitions = {f"d{number}": {"type": "string"} for number in range(size)}
         return {"properties": {f"p{number}": part for number in range(size)}, "$defs": definitions}
 
-    assert len(read_parameters(schema(100)).known) == 100
+    (first, *_) = read_parameters(schema(1000)).known
+    assert first.others == ({"type": "array", "items": {"$ref": "#/$defs/d0"}, "$defs": {"d0": {"type": "string"}}},)
+    with pytest.raises(InvalidArgumentError, match="grow to more than 1000 characters"):
+        read_parameters(schema(100), 1000)
+
+
+def test_four_hundred_parameters_that_need_one_another() -> None:
+    """A tool of 35 KB. Of the bound on what it grows to there is enough left, and a caller may set another."""
+    properties: Any = {
+        f"p{number}": {"type": "object", "properties": {"next": {"$ref": f"#/$defs/d{number}"}}}
+        for number in range(400)
+    }
+    definitions: Any = {
+        f"d{number}": {"type": "array", "items": {"$ref": f"#/$defs/d{number + 1}"}} for number in range(400)
+    }
+    schema: Any = {"type": "object", "properties": properties, "$defs": {**definitions, "d400": {"type": "string"}}}
+    parameters = read_parameters(schema)
+    sizes = [len(parameter.others[0]["$defs"]) for parameter in parameters.known]  # type: ignore[index, call-overload, arg-type]
+    assert sizes == list(range(401, 1, -1))
+    listed = print_json([{"type": "function", "function": {"name": "f", "parameters": schema}}], compact=True)
+    tag = structural_tag(OutputConstraint("tool_call", listed), model_version("v4"))
+    assert 4 << 20 < len(tag) < 16 << 20
     with pytest.raises(InvalidArgumentError, match="grow to more than"):
-        read_parameters(schema(1000))
+        structural_tag(OutputConstraint("tool_call", listed), model_version("v4"), max_expanded=4 << 20)
+
+
+@pytest.mark.parametrize(
+    ("properties", "found"),
+    [
+        ({'a"b': {"type": "string"}}, '"'),
+        ({"a\nb": {"type": "string"}}, "\\n"),
+        ({f"a</{D}": {"type": "string"}}, f"</{D}"),
+        ({f"<{D}b": {"type": "integer"}}, f"<{D}"),
+        ({"a": {"enum": ["x", f"y</{D} parameter>"]}}, f"</{D}"),
+        ({"a": {"type": "array", "items": {"const": f"</{D}"}}}, f"</{D}"),
+    ],
+)
+def test_what_the_markup_cannot_write_is_refused_by_name(properties: Any, found: str) -> None:
+    schema = {"type": "object", "properties": properties}
+    listed = print_json([{"type": "function", "function": {"name": "f", "parameters": schema}}], compact=True)
+    with pytest.raises(InvalidArgumentError, match=f"tool 'f': .* holds .*{re.escape(found)}"):
+        structural_tag(OutputConstraint("tool_call", listed), model_version("v4.1"))
+
+
+def test_a_grammar_as_ebnf_says_the_same() -> None:
+    """Who wants EBNF gets it from xgrammar, which prints what it makes of a tag."""
+    xgrammar = pytest.importorskip("xgrammar", reason="needs xgrammar: install the grammar-test extra")
+    from xgrammar.testing import _is_grammar_accept_string as accepts
+
+    for constraint, good, bad in (
+        (OutputConstraint("json", ""), '{"a": [1]}', "5"),
+        (OutputConstraint("json", '{"type":"object","properties":{"a":{"type":"integer"}}}'), '{"a": 1}', '{"a": "x"}'),
+        (OutputConstraint("regex", "[a-z]+"), "ab", "A"),
+    ):
+        tag = structural_tag(constraint, model_version("v4.1"))
+        ebnf = xgrammar.Grammar.from_ebnf(str(xgrammar.Grammar.from_structural_tag(tag)))
+        assert accepts(ebnf, good) and not accepts(ebnf, bad)
 
 
 @pytest.mark.parametrize("schema", ["{}", "[1]", "[{}]", '[{"function":{}}]', '[{"function":{"name":1}}]'])
 def test_tools_that_are_none(schema: str) -> None:
     with pytest.raises(InvalidArgumentError, match="no list of functions"):
         structural_tag(OutputConstraint("tool_call", schema), model_version("v4"))
+
+
+SCHEMAS = st.recursive(
+    st.sampled_from(
+        [{"type": "string"}, {"type": "integer"}, {"type": "boolean"}, {"enum": ["x", "y z", 1]}, {"const": "k"}]
+    ),
+    lambda inner: (
+        st.builds(lambda items: {"type": "array", "items": items}, inner)
+        | st.builds(lambda item: {"type": "object", "properties": {"k": item}, "required": ["k"]}, inner)
+        | st.builds(lambda one: {"anyOf": [one, {"type": "null"}]}, inner)
+    ),
+    max_leaves=3,
+)
+NAMES = st.text("abcXYZ_é -.", min_size=1, max_size=6).filter(lambda name: name.strip() == name)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_calls_of_any_tool_parse_back(version: str) -> None:
+    pytest.importorskip("xgrammar", reason="needs xgrammar: install the grammar-test extra")
+    calls, invoke, parameter = SPELLING[version]
+    tags = [f"</{D}{calls}>", f"</{D}{invoke}>\n", f"</{D}{parameter}>\n", f'<{D}{invoke} name="']
+    tags += [f'<{D}{parameter} name="', '" string="true">', '" string="false">']
+    seen = []
+
+    @settings(deadline=None, max_examples=12)
+    @given(st.dictionaries(NAMES, SCHEMAS, min_size=1, max_size=3), st.randoms(use_true_random=False))
+    def check(properties: dict[str, Any], rng: random.Random) -> None:
+        schema = {"type": "object", "properties": properties, "required": list(properties)}
+        tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+        body = {"model": model_version(version).model_name, "messages": [{"role": "user", "content": "q"}]}
+        body |= {"tools": [tool], "tool_choice": "required", "thinking": {"type": "disabled"}}
+        converted = protocol("chat").convert(body)
+        constraint = converted.inference_options.output_constraint
+        assert constraint is not None
+        output = Writer(vocabulary(tags), structural_tag(constraint, model_version(version))).write(rng)
+        if output is None:
+            return
+        message = parse(converted, output, rng)
+        got = [json.loads(call["function"]["arguments"]) for call in message["tool_calls"]]
+        assert got == [arguments for _, arguments in asked(output, version)], output
+        assert all(set(arguments) == set(properties) for arguments in got)
+        seen.append(output)
+
+    check()
+    assert seen

@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import random
 import struct
+import warnings
 import zlib
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from deepinfer import recipe
 from deepinfer.recipe import ImageError
 from deepinfer.recipe.errors import InvalidArgumentError
 from deepinfer.recipe.images import ImagePreprocessor, PreprocessOptions
@@ -86,6 +89,10 @@ FILES = {
     "gray, one clear": (save(halves(60, 200, "L"), transparency=60), [60] * 3 + [200] * 3),
     "gray 16": (
         save(Image.fromarray(np.full((HEIGHT, WIDTH), 25900, np.uint16))),
+        [101] * 6,
+    ),
+    "gray 16, one clear": (
+        save(Image.fromarray(np.full((HEIGHT, WIDTH), 25900, np.uint16)), transparency=25900),
         [101] * 6,
     ),
     "jpeg gray": (save(halves(60, 200, "L"), "JPEG"), [60] * 3 + [200] * 3),
@@ -244,3 +251,14 @@ def test_options_are_checked() -> None:
         PreprocessOptions("zz")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="max_dimension_px is -1"):
         PreprocessOptions("high", -1)
+
+
+def test_warning_filters_of_the_process_stay_as_they_are() -> None:
+    """They belong to all threads, so that nothing here may change them, even for a while."""
+    for name in ("images/preprocess.py", "requests/regex_check.py"):
+        assert "warnings" not in (Path(recipe.__file__).parent / name).read_text().replace("filters of warnings", "")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ImageError) as caught:
+            decoded(png(9500, 9500))
+    assert caught.value.kind == "ImageDimensionsTooLarge"

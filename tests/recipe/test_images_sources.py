@@ -10,8 +10,8 @@ from urllib.parse import quote_from_bytes
 
 import pytest
 
-from deepinfer.recipe import ImageError, ImageSource
-from deepinfer.recipe.images import ImageQuota, ImageResolver
+from deepinfer.recipe import ImageError, ImageSource, compat
+from deepinfer.recipe.images import ImageLimits, ImageQuota, ImageResolver
 
 Image = pytest.importorskip("PIL.Image", reason="needs the images extra")
 pytest.importorskip("httpx", reason="needs the images extra")
@@ -200,3 +200,32 @@ def test_importing_the_codec_needs_no_pillow_numpy_or_httpx() -> None:
         "assert images.fitted_size(10, 10) == (546, 546)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_pixels_of_all_images_are_bounded() -> None:
+    source = ImageSource.from_bytes(encoded(size=(30, 20)), path=".messages[0]")
+    resolver = ImageResolver(limits=ImageLimits(max_total_px=1500))
+    quota = ImageQuota()
+    resolver.resolve([source, source], quota)
+    assert quota.pixel_count() == 1200
+    with pytest.raises(
+        ImageError, match=r"^\.messages\[0\]: Total .* max 1500 pixels per request, got 1800$"
+    ) as caught:
+        resolver.resolve([source], quota)
+    assert caught.value.kind == "TotalSizeTooLarge" and quota.pixel_count() == 1200
+    ImageResolver(limits=ImageLimits(max_total_px=None)).resolve([source] * 3, quota)
+
+
+def test_the_other_codec_has_no_such_bound() -> None:
+    resolver = compat.ImageResolver(compat.ReqwestImageFetcher(), compat.OpenCvImagePreprocessor())
+    assert resolver._plain.limits.max_total_px is None and ImageLimits().max_total_px is not None
+
+
+def test_a_view_is_measured_in_bytes() -> None:
+    view = memoryview(bytes(4096)).cast("Q")
+    source = ImageSource.from_bytes(view)  # type: ignore[arg-type]
+    with pytest.raises(ImageError) as caught:
+        ImageResolver(limits=ImageLimits(max_image_bytes=4000)).resolve([source])
+    assert caught.value.kind == "ImageTooLarge"
+    file = memoryview(PNG + bytes(-len(PNG) % 8)).cast("Q")
+    assert ImageResolver().resolve([ImageSource.from_bytes(file)]).images  # type: ignore[arg-type]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import time
+import tracemalloc
+from collections import Counter
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -144,10 +148,161 @@ def test_texts_that_are_no_patterns(pattern: str) -> None:
 
 
 def test_a_long_base_is_not_repeated_for_every_part() -> None:
-    parts = [{"$id": f"part-{number}"} for number in range(10)]
-    check_schema({"$id": "http://schemas.example/" + "x" * 1900 + "/", "anyOf": parts})
-    with pytest.raises(SchemaError, match="at most 2048"):
-        check_schema({"$id": "http://schemas.example/" + "x" * 2048 + "/", "anyOf": parts})
+    """500,000 characters, and 5,000 URIs below them: 2.5 GB if each were written out."""
+    parts: Any = [{"$id": f"part-{number}"} for number in range(5000)]
+    schema: Any = {"$id": "http://schemas.example/" + "x" * 500_000 + "/", "anyOf": [*parts, {"$ref": "part-4999"}]}
+    tracemalloc.start()
+    try:
+        check_schema(schema)
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()
+    schema["anyOf"][-1] = {"$ref": "part-5000"}
+    with pytest.raises(SchemaError, match="part-5000"):
+        check_schema(schema)
+
+
+URIS = (
+    *("http://h/x", "http://h/x/y", "http://h", "x", "a/b", "../x", "/x", "//h/x", "?q", "urn:a", "HTTP://H/x", "x#"),
+    *("..", "", "/", "a/./x", "http://h/a/../x", "http://h:80/x", "%78", "x y", "é", "[", "http://[::1]/x", "1:x"),
+)
+
+
+def test_uris_equal_the_other_codec(wheel: ModuleType) -> None:
+    """What refers to what, in small schemas with two URIs and a reference."""
+    rng = random.Random(5)
+    seen = Counter[bool]()
+    for _ in range(700):
+        # Not below a root that is relative itself: there the original goes up (`..`) by a way of its own.
+        ids, base = rng.sample(URIS, 2), rng.choice((*(uri for uri in URIS if not uri.startswith("a/")), None, None))
+        schema: Any = {"$ref": rng.choice(URIS) + rng.choice(("", "#", "#/$defs/a"))}
+        schema |= {"$defs": {"a": {"$id": ids[0]}, "b": {"$id": ids[1], "$defs": {"a": {}}}}}
+        schema |= {"$id": base} if base is not None else {}
+        assert is_schema(schema) == is_schema_there(wheel, schema), schema
+        seen[is_schema(schema)] += 1
+    assert min(seen.values()) > 40
+
+
+def is_schema(schema: Any) -> bool:
+    try:
+        check_schema(schema)
+    except SchemaError:
+        return False
+    return True
+
+
+def is_schema_there(wheel: ModuleType, schema: Any) -> bool:
+    format = {"type": "json_schema", "json_schema": {"name": "f", "schema": schema}}
+    body = {"model": "DeepSeek-V4-Pro", "messages": [{"role": "user", "content": "q"}], "response_format": format}
+    try:
+        wheel.ChatCompletionRequest(body).convert(wheel.ConversionOptions())
+    except wheel.ConversionError:
+        return False
+    return True
+
+
+PIECES = (
+    *(
+        "a",
+        "é",
+        ".",
+        "^",
+        "$",
+        "|",
+        "(",
+        ")",
+        ")",
+        "(?:",
+        "(?=",
+        "(?<=",
+        "(?<!",
+        "(?>",
+        "(?<n>",
+        "(?i)",
+        "(?x)",
+        "*",
+        "+",
+    ),
+    *("+", "?", "{2}", "{1,2}", "{", "*+", r"\d", r"\b", r"\1", r"\k<n>", r"\p{L}", r"\p{Foo}", r"\P{^sc=Greek}"),
+    *(
+        r"\cA",
+        r"\x41",
+        r"\u{41}",
+        r"\ud800",
+        r"\A",
+        r"\Z",
+        r"\R",
+        r"\-",
+        "[a-z]",
+        "[^",
+        "]",
+        "[",
+        "-",
+        "&&",
+        "[z-a]",
+        " #",
+    ),
+)
+
+
+def test_patterns_equal_the_other_codec(wheel: ModuleType) -> None:
+    rng = random.Random(6)
+    seen = Counter[bool]()
+    for _ in range(2500):
+        pattern = "".join(rng.choice(PIECES) for _ in range(rng.choice((1, 2, 3, 3, 4, 5))))
+        expected = is_schema_there(wheel, {"pattern": pattern})
+        assert is_ecma_regex(pattern) == expected, pattern
+        seen[expected] += 1
+    assert min(seen.values()) > 400
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(
+            r"\p{" + " " * 100_000 + "L}",
+            r"\p{ ^L}",
+            r"\p{isGreek}",
+            r"\p{age=6.0}",
+            r"\p{gc!=L}",
+            r"\p{alpha=y}",
+            r"\pé",
+        ),
+        *(
+            r"\pé",
+            "(?<=a*)b",
+            "(?<=a*(?=b))c",
+            r"(?<=(?:a(?=b))*)",
+            "(?<=a*+)",
+            r"()(?<=\1)",
+            r"(?<=\1)()",
+            "^*",
+            "(?=a)*",
+        ),
+        *("(" * 63 + ")" * 63, "(" * 64 + ")" * 64, "(a{1000}){1000}", "(a{500}){200}", r"\p{L}{200}", r"\p{L}{300}"),
+        *("(?x)(?=a) # (", "(?x)(?-x)#(", "(?x)[ ]", "[--]", "[+--]", "[a--]", "[a-b-c]", "[[:alpha:]]", r"[\cA-\cC]"),
+    ],
+)
+def test_corners_of_patterns_equal_the_other_codec(pattern: str, wheel: ModuleType) -> None:
+    assert is_ecma_regex(pattern) == is_schema_there(wheel, {"pattern": pattern})
+
+
+def test_long_patterns_take_linear_time() -> None:
+    for make in (
+        *(
+            lambda n: r"\p{" * n + "}",
+            lambda n: "[" + r"\p{L}" * n,
+            lambda n: "a{" + " " * n + "1",
+            lambda n: "(a|b)*" * n,
+        ),
+        *(lambda n: "(?=a)" * n, lambda n: "(?=)(?x)" + "#a\n" * n, lambda n: "()" + r"\1" * n, lambda n: "a{ " * n),
+    ):
+        seconds = []
+        for size in (10_000, 40_000):
+            start = time.process_time()
+            is_ecma_regex(make(size))
+            seconds.append(time.process_time() - start)
+        assert seconds[1] < 10 * max(seconds[0], 0.05), make(1)
 
 
 def test_an_index_of_more_digits_than_python_reads() -> None:

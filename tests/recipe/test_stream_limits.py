@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from deepinfer.recipe.events.chat import ChatChunkGenerator
+from deepinfer.recipe.events.responses_items import CustomCall
 from deepinfer.recipe.options import ParsingOptions, ThinkingInitialStage
 from deepinfer.recipe.stream.chunks import TextChunk
 from deepinfer.recipe.stream.machine import Machine, Output
@@ -70,3 +71,13 @@ def test_streamed_text_is_not_kept() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 100_000  # of a megabyte that went through
+
+
+def test_an_escape_that_is_none_is_not_read_again_and_again() -> None:
+    """The text of a custom call ends there, as it did; what follows takes no time."""
+    call = CustomCall("ctc_i", 0, "c", "apply_patch")
+    assert list(call.read_arguments('{"input": "a\\uZZZZ')) == ["a"]
+    assert [piece for _ in range(1000) for piece in call.read_arguments("bcd")] == []
+    assert len(call._escape) < 10
+    split = CustomCall("ctc_i", 0, "c", "apply_patch")
+    assert list(split.read_arguments('{"input": "\\u00')) + list(split.read_arguments('e9"}')) == ["é"]

@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from importlib.resources import files
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -82,6 +83,12 @@ def test_names_of_others_are_refused(bare_server: PageServer, host: str, path: s
 def test_its_own_names_are_answered(bare_server: PageServer) -> None:
     for host in ("127.0.0.1", "localhost"):
         assert ask(bare_server, "GET", "/", Host=f"{host}:{bare_server.server_port}")[0] == 200
+
+
+def test_the_port_of_the_scheme_may_be_left_out() -> None:
+    server = SimpleNamespace(server_port=80)
+    for host, is_own in (("127.0.0.1", True), ("localhost:80", True), ("localhost", True), ("evil.example", False)):
+        assert PageServer.is_own_name(server, host) is is_own  # type: ignore[arg-type]
 
 
 def test_other_sites_are_refused(bare_server: PageServer) -> None:

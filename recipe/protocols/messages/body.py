@@ -126,6 +126,7 @@ _IMAGE = record(
                 "url": record(UrlSource, url=required(string)),
                 "file": record(FileSource, file_id=required(string)),
             },
+            numbered=("base64", "url", "file"),
         )
     ),
 )

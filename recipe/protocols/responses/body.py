@@ -146,24 +146,24 @@ def _web_search(kind: str) -> Reader[Tool]:
 
 
 WEB_SEARCH_TYPES = ("web_search", "web_search_2025_08_26")
-_TOOL = tagged(
-    "type",
-    {
-        "function": _FUNCTION,
-        "custom": _CUSTOM,
-        "namespace": record(
-            NamespaceTool,
-            name=required(string),
-            description=_DESCRIPTION,
-            tools=required(array(tagged("type", {"function": _FUNCTION, "custom": _CUSTOM}))),
-        ),
-        "tool_search": record(
-            ToolSearchTool, execution=_EXECUTION, description=_DESCRIPTION, parameters=optional(anything)
-        ),
-        **{kind: _web_search(kind) for kind in WEB_SEARCH_TYPES},
-    },
-    other=record(UnknownTool),
-)
+_MEMBER = tagged("type", {"function": _FUNCTION, "custom": _CUSTOM}, numbered=("function", "custom"))
+_TOOL_READERS: dict[str, Reader[Tool]] = {
+    "function": _FUNCTION,
+    "custom": _CUSTOM,
+    "namespace": record(
+        NamespaceTool,
+        name=required(string),
+        description=_DESCRIPTION,
+        tools=required(array(_MEMBER)),
+    ),
+    "tool_search": record(
+        ToolSearchTool, execution=_EXECUTION, description=_DESCRIPTION, parameters=optional(anything)
+    ),
+    **{kind: _web_search(kind) for kind in WEB_SEARCH_TYPES},
+}
+_NUMBERED = ("function", *WEB_SEARCH_TYPES, "namespace", "custom", "tool_search")
+_TOOL: Reader[Tool] = tagged("type", _TOOL_READERS, other=record(UnknownTool))
+_FOUND_TOOL: Reader[Tool] = tagged("type", _TOOL_READERS, other=record(UnknownTool), numbered=_NUMBERED)
 
 
 @dataclass(slots=True)
@@ -298,7 +298,7 @@ _ITEM: Reader[Item] = tagged(
         "function_call_output": record(OutputItem, call_id=optional(string), output=required(_OUTPUT)),
         "custom_tool_call_output": record(CustomOutputItem, call_id=required(string), output=optional(_OUTPUT, "")),
         "tool_search_output": record(
-            ToolSearchOutputItem, call_id=required(string), tools=required(array(_TOOL)), execution=_EXECUTION
+            ToolSearchOutputItem, call_id=required(string), tools=required(array(_FOUND_TOOL)), execution=_EXECUTION
         ),
     },
     other=record(UnknownItem),
