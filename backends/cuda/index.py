@@ -8,6 +8,7 @@ from torch import Tensor
 from ...hal.registry import Signature
 from ...ops.layouts import FP4_32_INDEX, entries_per_page
 from . import index_kernels as device
+from . import topk_kernels as topk_kernels  # registers topk_select and block_select
 from .kv import pack_rows, whole_rows
 from .register import kernel
 from .strides import alignment, power_of_two

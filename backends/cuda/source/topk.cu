@@ -6,10 +6,10 @@
 //      maxima is at most the k-th largest element, so its histogram bin's lower edge is a threshold that loses nothing
 //      and lets few elements past (about 1.1 k of random scores).
 //   2. Elements at or above the threshold enter a list in shared memory, in index order (a warp's segment is contiguous,
-//      places come from prefix sums). When the list would overflow, it is cut to its exact k best first, and from then
-//      on only strictly larger elements enter: ties belong to the lower index. The list holds k + one chunk, so the
-//      second attempt always fits: no input overflows.
-//   3. The k-th largest of the list by histograms of 2048 bins over the range of keys that is left, the last few by
+//      places come from prefix sums). A chunk that does not fit comes again in parts of 4,096 elements. Where a part does
+//      not fit, the list is first cut to its exact k best, and from then on only strictly larger elements enter: ties
+//      belong to the lower index. The list holds k + one part, so the second attempt always fits: no input overflows.
+//   3. The k-th largest of the list by histograms of 1024 bins over the range of keys that is left, the last few by
 //      comparison; then the list is compacted to the result, still in index order.
 //
 // Nothing depends on the order in which threads run: atomics only count. Keys are order-preserving images of the values
@@ -425,14 +425,20 @@ struct Worker {
     }
 
     // 1: a threshold from the maxima of groups.
-    DEVICE void first_threshold(Worker& w, const unsigned* words, unsigned k) {
-        unsigned keys[GROUPS], most = 0, least = ~0u;
+    DEVICE void first_threshold(Worker& w, const unsigned* words, unsigned elements, unsigned k) {
+        unsigned keys[GROUPS], half[2] = {0, 0}, least = ~0u;  // KEY_NONE - 1 is the largest, too
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
             keys[g] = F::group_key(words + g * GROUP_WORDS, GROUP_WORDS);
-            most = larger(most, keys[g]);
-            least = smaller(least, keys[g] - 1);  // KEY_NONE - 1 is the largest
+            half[g / (GROUPS / 2)] = larger(half[g / (GROUPS / 2)], keys[g]);
+            least = smaller(least, keys[g] - 1);
         }
+        unsigned most = larger(half[0], half[1]);
+        // Bins are finer the less they cover. Where k threads have numbers, the k-th group is not below the least of
+        // their maxima; or of the maxima of halves of threads.
+        const unsigned threads = elements / (32 * F::ITEMS) * 32;
+        if (threads >= k) least = most - 1;
+        else if (2 * threads >= k) least = smaller(half[0] - 1, half[1] - 1);
         most = warp_max(most), least = warp_min(least);
         if (w.lane == 0) w.s.top[w.warp] = most, w.s.bottom[w.warp] = least;
         cta_sync();
@@ -442,10 +448,10 @@ struct Worker {
         const int shift = shift_of(high - bottom);
 #pragma unroll
         for (int g = 0; g < GROUPS; g++)
-            if (keys[g]) count_atomically(&w.s.histogram[(high - keys[g]) >> shift]);
+            if (keys[g] >= bottom) count_atomically(&w.s.histogram[(high - keys[g]) >> shift]);
         cta_sync();
         find(w, k);
-        if (w.s.inside == 0) return;  // fewer than k groups
+        if (w.s.inside == 0) return;  // fewer than k such groups
         w.low = edge_of(high, w.s.bin, shift, bottom);
         admit_from(w, w.low);
     }
@@ -659,7 +665,8 @@ DEVICE void top_k(const Arguments& a, unsigned ctas, Shared<THREADS / 32>& share
             }
             if (base == 0 && w.everything) {
                 cta_sync();  // the histogram is clear
-                if (last - segment.first >= 2 * (long long)k) W::first_threshold(w, words, k);
+                const int elements = last - segment.first < W::CHUNK ? last - segment.first : W::CHUNK;
+                if (elements >= 2 * (long long)k) W::first_threshold(w, words, elements, k);
             }
             pass = w.everything ? valid : F::pass(words, w.threshold);
             if (part >= 0 && w.warp / (W::WARPS / W::PARTS) != part) pass = 0;
@@ -693,22 +700,19 @@ DEVICE void top_k(const Arguments& a, unsigned ctas, Shared<THREADS / 32>& share
 }
 
 // Name (of the shape of work, the format and the CTAs of a row), format, threads, CTAs, resident CTAs, prefetch.
-//   short: many rows of up to 8,192 elements, one chunk each, several rows on an SM
+//   small: many rows, several on an SM
 //   stream: rows that pass by in chunks
 //   long: 32,768 elements in flight
-#define TOPK_KERNELS                                    \
-    TOPK_KERNEL(short_f32_1, F32<8>, 256, 1, 3, false)    \
-    TOPK_KERNEL(short_bf16_1, BF16<4>, 256, 1, 4, false)  \
+#define TOPK_KERNELS                                      \
+    TOPK_KERNEL(small_f32_1, F32<4>, 256, 1, 4, true)     \
+    TOPK_KERNEL(small_bf16_1, BF16<4>, 256, 1, 4, false)  \
     TOPK_KERNEL(stream_f32_1, F32<4>, 512, 1, 2, true)    \
+    TOPK_KERNEL(stream_f32_2, F32<4>, 512, 2, 2, true)    \
     TOPK_KERNEL(stream_bf16_1, BF16<2>, 512, 1, 2, true)  \
-    TOPK_KERNEL(long_f32_1, F32<8>, 1024, 1, 1, false)    \
-    TOPK_KERNEL(long_f32_2, F32<8>, 1024, 2, 1, false)    \
-    TOPK_KERNEL(long_f32_4, F32<8>, 1024, 4, 1, false)    \
     TOPK_KERNEL(long_bf16_1, BF16<4>, 1024, 1, 1, false)  \
     TOPK_KERNEL(long_bf16_2, BF16<4>, 1024, 2, 1, false)  \
     TOPK_KERNEL(long_bf16_4, BF16<4>, 1024, 4, 1, false)  \
-    TOPK_KERNEL(stream_blocks_1, Blocks, 512, 1, 2, true) \
-    TOPK_KERNEL(stream_blocks_4, Blocks, 512, 4, 2, true)
+    TOPK_KERNEL(stream_blocks_1, Blocks, 512, 1, 2, true)
 
 #ifndef TOPK_EMULATED
 #define TOPK_KERNEL(NAME, FORMAT, THREADS, CTAS, RESIDENT, PREFETCH)                                                \
