@@ -37,7 +37,7 @@ def image(bits):
 @jit
 def read_images(scores_ptr, row, lane, seen, lanes, FORMAT: tl.constexpr):
     """Images of lanes of a row. FORMAT: 0 fp32 bits, 1 bf16 bits, 2 the upper half of images."""
-    words = tl.load(scores_ptr + row * lanes + lane, mask=seen, other=0)
+    words = tl.load(scores_ptr + row.to(tl.int64) * lanes + lane, mask=seen, other=0)
     if FORMAT == 0:
         return image(words.to(tl.uint32, bitcast=True))
     elif FORMAT == 1:
@@ -51,7 +51,9 @@ def lanes_of(blocks_ptr, row, lane, lanes, visible, block_size, block_count, HAS
     """Entries of lanes, and which of them are visible."""
     inside = lane < lanes
     if HAS_BLOCKS:
-        block = tl.load(blocks_ptr + row * block_count + lane // block_size, mask=inside, other=-1).to(tl.int64)
+        block = tl.load(blocks_ptr + row.to(tl.int64) * block_count + lane // block_size, mask=inside, other=-1).to(
+            tl.int64
+        )
         entry = block * block_size + lane % block_size
         return entry, inside & (block >= 0) & (entry < visible)
     else:
@@ -143,7 +145,7 @@ def block_image_kernel(
         within = first + tl.arange(0, SIZE)
         lane = block[:, None] * block_size + within[None, :]
         seen = (within < block_size)[None, :] & (lane < visible)
-        words = tl.load(scores_ptr + row * lanes + lane, mask=seen, other=0)
+        words = tl.load(scores_ptr + row.to(tl.int64) * lanes + lane, mask=seen, other=0)
         value = image(words.to(tl.uint16, bitcast=True).to(tl.uint32) << 16)
         best = tl.maximum(best, tl.max(tl.where(seen, value, 0), axis=1))
     best = tl.minimum(best, IMAGE_BF16_MAX)
