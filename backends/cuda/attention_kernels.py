@@ -1,8 +1,6 @@
 """The device side of sparse attention; `attention.py` launches it and says how the kernels go together.
 
-Channels travel as four quarters: quarter j holds channels 4c + j (see `portable_packed`). A score is the sum over the
-quarters in order, so its bits do not depend on where the key came from, and each quarter of the output is a dot of its
-own. Keys sit in slots, 64 slots are a tile, and tiles are taken in order with a running maximum; see `ops/attention.py`.
+Keys sit in slots, 64 slots are a tile, and tiles are taken in order with a running maximum; see `ops/attention.py`.
 """
 
 from __future__ import annotations
@@ -25,8 +23,11 @@ def row_keys(
     row, first_ptr, last_ptr, seq_ptr, indices_ptr,
     WINDOW: tl.constexpr, SELECTED: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
-    """A row's keys: (sequence, position of slot 0, first position, first tile and end of tiles of its window, tiles of its
-    selected entries). Padding has sequence 0 and no tiles."""
+    """A row's keys; padding has sequence 0 and no tiles.
+
+    Returns (sequence, position of slot 0, first position, first tile of the window, end of its tiles, tiles of selected
+    entries).
+    """
     seq = tl.load(seq_ptr + row)
     last = tl.load(last_ptr + row)
     base = last - WINDOW + 1
@@ -83,12 +84,12 @@ def entry_places(
 
 
 @jit
-def load_words(place, present, D: tl.constexpr, QUARTER: tl.constexpr, FP4: tl.constexpr, ALIGN: tl.constexpr):
+def load_words(place, present, D: tl.constexpr, WIDTH: tl.constexpr, FP4: tl.constexpr, ALIGN: tl.constexpr):
     """Codes and scales of records: one word per four channels (int16 or int32), one byte per group of channels."""
-    column = tl.arange(0, QUARTER)[None, :]
+    column = tl.arange(0, WIDTH // 4)[None, :]
     exists = present[:, None] & (column < D // 4)
     BYTES: tl.constexpr = 2 if FP4 else 4
-    GROUPS: tl.constexpr = QUARTER // 4 if FP4 else QUARTER // 8
+    GROUPS: tl.constexpr = WIDTH // 16 if FP4 else WIDTH // 32
     if ALIGN >= BYTES:
         # The cast comes before the columns: a pointer's neighbours are then seen to lie beside one another.
         if FP4:
@@ -103,45 +104,30 @@ def load_words(place, present, D: tl.constexpr, QUARTER: tl.constexpr, FP4: tl.c
         if FP4:
             words = words.to(tl.int16)
     group = tl.arange(0, GROUPS)[None, :]
-    there = present[:, None] & (group < D * GROUPS // (4 * QUARTER))
+    there = present[:, None] & (group < D * GROUPS // WIDTH)
     scale = tl.load(place[:, None] + D * BYTES // 4 + group, mask=there, other=0)
     return words, scale
 
 
 @jit
 def keys_of(words, scale, FP4: tl.constexpr):
-    """bf16 [N, 4 * QUARTER] of words and scales; of FP4 records FP4_DOWN times their values."""
+    """bf16 [N, WIDTH] of words and scales; of FP4 records FP4_DOWN times their values."""
     if FP4:
         k0, k1, k2, k3 = fp4_channels(words, scale)
     else:
         k0, k1, k2, k3 = fp8_channels(words, scale)
-    return to_quarters(tl.join(tl.join(k0, k2), tl.join(k1, k3)))
+    return tl.reshape(tl.join(tl.join(k0, k2), tl.join(k1, k3)), (words.shape[0], 4 * words.shape[1]))
 
 
 # ---- arithmetic -----------------------------------------------------------------------------------------------------
 
 
 @jit
-def to_quarters(x):
-    """[N, C, 2, 2], channel 4c + 2u + v, -> [N, 4 * C], quarter by quarter."""
-    return tl.reshape(tl.permute(x, (0, 2, 3, 1)), (x.shape[0], 4 * x.shape[1]))
-
-
-@jit
-def from_quarters(x):
-    """The inverse of `to_quarters`, with channels in one dim."""
-    QUARTER: tl.constexpr = x.shape[1] // 4
-    apart = tl.permute(tl.reshape(x, (x.shape[0], 2, 2, QUARTER)), (0, 3, 1, 2))
-    return tl.reshape(apart, (x.shape[0], 4 * QUARTER))
-
-
-@jit
-def load_query(q_ptr, row, head, heads, D: tl.constexpr, QUARTER: tl.constexpr):
-    """The query, bf16 [heads of the block, 4 * QUARTER] quarter by quarter; zeros where there is none."""
-    place = tl.arange(0, 4 * QUARTER)
-    channel = place % QUARTER * 4 + place // QUARTER
-    at = q_ptr + (row.to(tl.int64) * heads + head[:, None]) * D + channel[None, :]
-    return tl.load(at, mask=(head[:, None] < heads) & (channel[None, :] < D), other=0.0)
+def load_query(q_ptr, row, head, heads, D: tl.constexpr, WIDTH: tl.constexpr):
+    """The query, bf16 [heads of the block, WIDTH]; zeros where there is none."""
+    channel = tl.arange(0, WIDTH)[None, :]
+    at = q_ptr + (row.to(tl.int64) * heads + head[:, None]) * D + channel
+    return tl.load(at, mask=(head[:, None] < heads) & (channel < D), other=0.0)
 
 
 @jit
@@ -151,21 +137,40 @@ def masked(s, present, scale):
 
 
 @jit
+def tile_sum(p):
+    """Sums over the columns of fp32 [heads, TILE], in an order that no layout changes: columns 1 apart, then
+    16, 8, 32, 4 and 2 apart. The first three lie in one thread where a product leaves them."""
+    HEADS: tl.constexpr = p.shape[0]
+    a, b = tl.split(tl.reshape(p, (HEADS, 2, 2, 2, 4, 2)))
+    a, b = tl.split(tl.permute(a + b, (0, 1, 3, 4, 2)))
+    a, b = tl.split(tl.permute(a + b, (0, 1, 3, 2)))
+    a, b = tl.split(tl.permute(a + b, (0, 2, 1)))
+    a, b = tl.split(tl.permute(tl.reshape(a + b, (HEADS, 2, 2)), (0, 2, 1)))
+    a, b = tl.split(a + b)
+    return a + b
+
+
+@jit
 def soften(s, top, total, UP: tl.constexpr):
     """A step of the running softmax in base 2: bf16 P times UP, the factor of what was summed so far, maximum, sum."""
     highest = tl.maximum(top, tl.max(s, axis=1))
     safe = tl.where(highest == float("-inf"), 0.0, highest)
     p = tl.exp2(s - safe[:, None])
     alpha = tl.exp2(top - safe)
-    total = total * alpha + tl.sum(p, axis=1)
+    total = total * alpha + tile_sum(p)
     return to_bf16(p * UP), alpha, highest, total
 
 
 @jit
-def attend(q, k, present, top, total, value, scale, UP: tl.constexpr):
+def attend(q, k, real, present, top, total, value, scale, UP: tl.constexpr):
     """One tile: scores, softmax, values. `k` is 1 / UP times the keys."""
-    s = dot(q, tl.trans(k), tl.zeros((q.shape[0], TILE), tl.float32))
-    p, alpha, top, total = soften(masked(s, present, scale * UP), top, total, UP)
+    p = to_bf16(tl.zeros((q.shape[0], TILE), tl.float32))
+    alpha = top
+    # Always so. The compiler lays out two products in a chain so that each row stays in one warp; with fewer rows than
+    # warps want, warps would compute the same scores. It does not see the chain across a branch.
+    if real:
+        s = dot(q, tl.trans(k), tl.zeros((q.shape[0], TILE), tl.float32))
+        p, alpha, top, total = soften(masked(s, present, scale * UP), top, total, UP)
     return top, total, dot(p, k, value * alpha[:, None])
 
 
@@ -178,12 +183,75 @@ def divisor(sink_ptr, head, heads, top, total):
 
 
 @jit
-def store_output(out_ptr, row, head, heads, any_key, whole, value, D: tl.constexpr, QUARTER: tl.constexpr):
-    """Quotients, rounded, in the channels' order; zeros for a row without a key."""
-    result = from_quarters(to_bf16(tl.where(any_key, value / whole[:, None], 0.0)))
-    channel = tl.arange(0, 4 * QUARTER)[None, :]
+def store_output(out_ptr, row, head, heads, any_key, whole, value, D: tl.constexpr, WIDTH: tl.constexpr):
+    """Quotients, rounded; zeros for a row without a key."""
+    result = to_bf16(tl.where(any_key, value / whole[:, None], 0.0))
+    channel = tl.arange(0, WIDTH)[None, :]
     at = out_ptr + (row.to(tl.int64) * heads + head[:, None]) * D + channel
     tl.store(at, result, mask=(head[:, None] < heads) & (channel < D))
+
+
+# ---- where a row's keys are -----------------------------------------------------------------------------------------
+
+
+@jit
+def find_keys(
+    fresh_ptr, ring_ptr, pages_ptr, keys_ptr, first_ptr, last_ptr, seq_ptr, start_ptr, begin_ptr, state_ptr,
+    table_ptr, indices_ptr, places_ptr, rows, ring_size, columns, entries_at,
+    fresh_row: tl.int64, ring_state: tl.int64, ring_row: tl.int64, page_row: tl.int64,
+    WIDTH: tl.constexpr, WINDOW: tl.constexpr, SELECTED: tl.constexpr, ENTRIES: tl.constexpr, RECORD: tl.constexpr,
+    UNPACKED: tl.constexpr,
+):  # fmt: skip
+    """Addresses of the keys of all slots of a row, int64 [rows, tiles, TILE]; 0 where there is no key.
+
+    UNPACKED: of lines of `keys` (see `unpack_window`, `unpack_pages`), else of records.
+    """
+    row = tl.program_id(0)
+    t = tl.program_id(1)
+    WINDOW_TILES: tl.constexpr = (WINDOW + TILE - 1) // TILE
+    seq = tl.load(seq_ptr + row)
+    slot = t * TILE + tl.arange(0, TILE)
+    line_bytes: tl.constexpr = 2 * WIDTH
+    at = places_ptr + (row.to(tl.int64) * tl.num_programs(1) + t) * TILE + tl.arange(0, TILE)
+    if seq < 0:
+        tl.store(at, tl.zeros((TILE,), tl.int64))
+    else:
+        if t < WINDOW_TILES:
+            start = tl.load(start_ptr + seq)
+            begin = tl.load(begin_ptr + seq)
+            last = tl.load(last_ptr + row)
+            position = last - WINDOW + 1 + slot
+            low = tl.maximum(tl.load(first_ptr + row), 0)
+            since = position - start
+            if UNPACKED:
+                line = tl.where(since >= 0, begin + since, rows + seq * ring_size + position % ring_size)
+                place = keys_ptr.to(tl.int64) + line.to(tl.int64) * line_bytes
+            else:
+                state = tl.load(state_ptr + seq)
+                inside = fresh_ptr.to(tl.int64) + (begin + since).to(tl.int64) * fresh_row
+                ring = ring_ptr.to(tl.int64) + state.to(tl.int64) * ring_state
+                place = tl.where(since >= 0, inside, ring + (position % ring_size).to(tl.int64) * ring_row)
+            tl.store(at, tl.where((position >= low) & (slot < WINDOW), place, 0))
+        elif SELECTED > 0:
+            column = slot - WINDOW_TILES * TILE
+            index = tl.load(indices_ptr + row.to(tl.int64) * SELECTED + column, mask=column < SELECTED, other=-1)
+            present = index >= 0
+            index = tl.where(present, index, 0)
+            if UNPACKED:
+                line = entries_at + seq * (columns * ENTRIES) + index
+                place = keys_ptr.to(tl.int64) + line.to(tl.int64) * line_bytes
+            else:
+                page = tl.load(table_ptr + seq.to(tl.int64) * columns + index // ENTRIES, mask=present, other=0)
+                place = pages_ptr.to(tl.int64) + page.to(tl.int64) * page_row
+                place += (index % ENTRIES).to(tl.int64) * RECORD
+            tl.store(at, tl.where(present, place, 0))
+
+
+@jit
+def tile_places(places_ptr, row, t, TILES: tl.constexpr, ALIGN: tl.constexpr):
+    """Pointers to the keys of a tile's slots, and which exist."""
+    place = tl.load(places_ptr + (row.to(tl.int64) * TILES + t) * TILE + tl.arange(0, TILE))
+    return tl.multiple_of(place, ALIGN).to(tl.pointer_type(tl.uint8)), place != 0
 
 
 # ---- one program per row --------------------------------------------------------------------------------------------
@@ -191,70 +259,46 @@ def store_output(out_ptr, row, head, heads, any_key, whole, value, D: tl.constex
 
 @jit
 def sparse_attention_rows(
-    q_ptr, fresh_ptr, ring_ptr, sink_ptr, first_ptr, last_ptr, seq_ptr, start_ptr, begin_ptr, state_ptr,
-    pages_ptr, table_ptr, indices_ptr, out_ptr,
-    heads, ring_size, columns, scale,
-    fresh_row: tl.int64, ring_state: tl.int64, ring_row: tl.int64, page_row: tl.int64,
-    D: tl.constexpr, QUARTER: tl.constexpr, HEADS: tl.constexpr, WINDOW: tl.constexpr, SELECTED: tl.constexpr,
-    SPAN: tl.constexpr, ENTRIES: tl.constexpr, RECORD: tl.constexpr, FP4: tl.constexpr,
-    ALIGN: tl.constexpr, PAGE_ALIGN: tl.constexpr,
+    q_ptr, sink_ptr, first_ptr, last_ptr, seq_ptr, indices_ptr, places_ptr, out_ptr, heads, scale,
+    D: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr, WINDOW: tl.constexpr, SELECTED: tl.constexpr,
+    SPAN: tl.constexpr, FP4: tl.constexpr, UNPACKED: tl.constexpr, ALIGN: tl.constexpr, PAGE_ALIGN: tl.constexpr,
 ):  # fmt: skip
-    """A row and a block of its heads from the first tile to the last, the next tile's records under way.
-
-    Strides are in units of ALIGN (fresh, ring) and PAGE_ALIGN (pages) bytes; `scale` has log2(e) in it.
-    """
+    """A row and a block of its heads from the first tile to the last. `scale` has log2(e) in it."""
     row = tl.program_id(0)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
+    WINDOW_TILES: tl.constexpr = (WINDOW + TILE - 1) // TILE
+    TILES: tl.constexpr = WINDOW_TILES + (SELECTED + TILE - 1) // TILE
     seq, base, low, tile, end, chosen = row_keys(row, first_ptr, last_ptr, seq_ptr, indices_ptr, WINDOW, SELECTED, SPAN)
-    start, begin, state = sequence_of(row, seq_ptr, start_ptr, begin_ptr, state_ptr)
-    q = load_query(q_ptr, row, head, heads, D, QUARTER)
+    q = load_query(q_ptr, row, head, heads, D, WIDTH)
     top = tl.full((HEADS,), float("-inf"), tl.float32)
     total = tl.zeros((HEADS,), tl.float32)
-    value = tl.zeros((HEADS, 4 * QUARTER), tl.float32)
-
-    slots = tl.where(tile < end, WINDOW, 0)
-    place, present = window_places(
-        tile, slots, base, low, begin, start, state, ring_size, fresh_ptr, ring_ptr, fresh_row, ring_state, ring_row,
-        ALIGN,
-    )  # fmt: skip
-    words, factor = load_words(place, present, D, QUARTER, False, ALIGN)
-    for t in range(tile, end):
-        k = keys_of(words, factor, False)
-        here = present
-        place, present = window_places(
-            t + 1, slots, base, low, begin, start, state, ring_size, fresh_ptr, ring_ptr, fresh_row, ring_state,
-            ring_row, ALIGN,
-        )  # fmt: skip
-        words, factor = load_words(place, present, D, QUARTER, False, ALIGN)
-        top, total, value = attend(q, k, here, top, total, value, scale, 1.0)
-
-    if SELECTED > 0:
-        limit = tl.minimum(chosen * TILE, SELECTED)
-        at, exists = entry_places(
-            0, limit, row, seq, indices_ptr, table_ptr, pages_ptr, columns, page_row, SELECTED, ENTRIES, RECORD,
-            PAGE_ALIGN,
-        )  # fmt: skip
-        codes, scales = load_words(at, exists, D, QUARTER, FP4, PAGE_ALIGN)
-        at, following = entry_places(
-            1, limit, row, seq, indices_ptr, table_ptr, pages_ptr, columns, page_row, SELECTED, ENTRIES, RECORD,
-            PAGE_ALIGN,
-        )  # fmt: skip
-        for t in range(0, chosen):
-            k = keys_of(codes, scales, FP4)
-            here = exists
-            exists = following
-            codes, scales = load_words(at, exists, D, QUARTER, FP4, PAGE_ALIGN)
-            at, following = entry_places(
-                t + 2, limit, row, seq, indices_ptr, table_ptr, pages_ptr, columns, page_row, SELECTED, ENTRIES, RECORD,
-                PAGE_ALIGN,
-            )  # fmt: skip
-            top, total, value = attend(q, k, here, top, total, value, scale, FP4_UP if FP4 else 1.0)
-
+    value = tl.zeros((HEADS, WIDTH), tl.float32)
+    any_key = (tile < end) | (chosen > 0)
+    if UNPACKED:
+        channel = tl.arange(0, WIDTH)[None, :]
+        start = tl.where(tile < end, tile, WINDOW_TILES)
+        place, present = tile_places(places_ptr, row, start, TILES, 16)
+        for t in range(start, chosen + WINDOW_TILES):
+            k = tl.load(place.to(tl.pointer_type(tl.bfloat16))[:, None] + channel, mask=present[:, None], other=0.0)
+            here = present
+            place, present = tile_places(places_ptr, row, tl.minimum(t + 1, TILES - 1), TILES, 16)
+            top, total, value = attend(q, k, heads > 0, here, top, total, value, scale, 1.0)
+    else:
+        for t in range(tile, end):
+            place, present = tile_places(places_ptr, row, t, TILES, ALIGN)
+            words, factor = load_words(place, present, D, WIDTH, False, ALIGN)
+            k = keys_of(words, factor, False)
+            top, total, value = attend(q, k, heads > 0, present, top, total, value, scale, 1.0)
+        for t in range(chosen):
+            place, present = tile_places(places_ptr, row, t + WINDOW_TILES, TILES, PAGE_ALIGN)
+            words, factor = load_words(place, present, D, WIDTH, FP4, PAGE_ALIGN)
+            k = keys_of(words, factor, FP4)
+            top, total, value = attend(q, k, heads > 0, present, top, total, value, scale, FP4_UP if FP4 else 1.0)
     whole = divisor(sink_ptr, head, heads, top, total)
-    store_output(out_ptr, row, head, heads, (tile < end) | (chosen > 0), whole, value, D, QUARTER)
+    store_output(out_ptr, row, head, heads, any_key, whole, value, D, WIDTH)
 
 
-# ---- few rows: tiles side by side, then channels side by side ---------------------------------------------------------
+# ---- few rows: tiles side by side, then channels side by side -------------------------------------------------------
 
 
 @jit
@@ -263,47 +307,48 @@ def score_tiles(
     pages_ptr, table_ptr, indices_ptr, keys_ptr, scores_ptr,
     heads, ring_size, columns, scale,
     fresh_row: tl.int64, ring_state: tl.int64, ring_row: tl.int64, page_row: tl.int64,
-    D: tl.constexpr, QUARTER: tl.constexpr, HEADS: tl.constexpr, WINDOW: tl.constexpr, SELECTED: tl.constexpr,
+    D: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr, WINDOW: tl.constexpr, SELECTED: tl.constexpr,
     SPAN: tl.constexpr, ENTRIES: tl.constexpr, RECORD: tl.constexpr, FP4: tl.constexpr,
     ALIGN: tl.constexpr, PAGE_ALIGN: tl.constexpr,
 ):  # fmt: skip
     """A tile of a row: its keys in bf16 (of FP4 records FP4_DOWN times them) and its scores, as scratch.
 
-    keys: bf16 [rows, tiles, TILE, 4 * QUARTER], quarter by quarter. scores: fp32 [rows, tiles, head blocks * HEADS,
+    keys: bf16 [rows, tiles, TILE, WIDTH]. scores: fp32 [rows, tiles, head blocks * HEADS,
     TILE], in base 2, minus infinity where there is no key. Tiles without a key are left as they are.
     """
     row = tl.program_id(0)
     t = tl.program_id(1)
     block = tl.program_id(2)
-    head = block * HEADS + tl.arange(0, HEADS)
+    head = tl.program_id(2) * HEADS + tl.arange(0, HEADS)
     WINDOW_TILES: tl.constexpr = (WINDOW + TILE - 1) // TILE
     tiles = tl.num_programs(1)
     seq, base, low, tile, end, chosen = row_keys(row, first_ptr, last_ptr, seq_ptr, indices_ptr, WINDOW, SELECTED, SPAN)
     start, begin, state = sequence_of(row, seq_ptr, start_ptr, begin_ptr, state_ptr)
     slot = tl.arange(0, TILE)
-    channel = tl.arange(0, 4 * QUARTER)
+    channel = tl.arange(0, WIDTH)
     here = row.to(tl.int64) * tiles + t
-    key_at = keys_ptr + (here * TILE + slot[:, None]) * (4 * QUARTER) + channel[None, :]
-    score_at = scores_ptr + ((here * tl.num_programs(2) + block) * HEADS + tl.arange(0, HEADS)[:, None]) * TILE + slot
+    key_at = keys_ptr + (here * TILE + slot[:, None]) * WIDTH + channel[None, :]
+    line = (here * tl.num_programs(2) + block) * HEADS + tl.arange(0, HEADS)[:, None]
+    score_at = scores_ptr + line * TILE + slot
     if (t >= tile) & (t < end):
         place, present = window_places(
             t, WINDOW, base, low, begin, start, state, ring_size, fresh_ptr, ring_ptr, fresh_row, ring_state, ring_row,
             ALIGN,
         )  # fmt: skip
-        words, factor = load_words(place, present, D, QUARTER, False, ALIGN)
-        q = load_query(q_ptr, row, head, heads, D, QUARTER)
+        words, factor = load_words(place, present, D, WIDTH, False, ALIGN)
+        q = load_query(q_ptr, row, head, heads, D, WIDTH)
         k = keys_of(words, factor, False)
         tl.store(key_at, k)
         s = dot(q, tl.trans(k), tl.zeros((HEADS, TILE), tl.float32))
         tl.store(score_at, masked(s, present, scale))
     if SELECTED > 0:
-        if (t >= WINDOW_TILES) & (t < WINDOW_TILES + chosen):
+        if (t >= WINDOW_TILES) & (t < chosen + WINDOW_TILES):
             place, present = entry_places(
-                t - WINDOW_TILES, tl.minimum(chosen * TILE, SELECTED), row, seq, indices_ptr, table_ptr, pages_ptr, columns,
-                page_row, SELECTED, ENTRIES, RECORD, PAGE_ALIGN,
+                t - WINDOW_TILES, tl.minimum(chosen * TILE, SELECTED), row, seq, indices_ptr, table_ptr, pages_ptr,
+                columns, page_row, SELECTED, ENTRIES, RECORD, PAGE_ALIGN,
             )  # fmt: skip
-            words, factor = load_words(place, present, D, QUARTER, FP4, PAGE_ALIGN)
-            q = load_query(q_ptr, row, head, heads, D, QUARTER)
+            words, factor = load_words(place, present, D, WIDTH, FP4, PAGE_ALIGN)
+            q = load_query(q_ptr, row, head, heads, D, WIDTH)
             k = keys_of(words, factor, FP4)
             tl.store(key_at, k)
             s = dot(q, tl.trans(k), tl.zeros((HEADS, TILE), tl.float32))
@@ -311,25 +356,25 @@ def score_tiles(
 
 
 @jit
-def load_tile(t, row, block, blocks, tiles, keys_ptr, scores_ptr, channel, HEADS: tl.constexpr, QUARTER: tl.constexpr):
+def load_tile(t, row, block, blocks, tiles, keys_ptr, scores_ptr, channel, HEADS: tl.constexpr, WIDTH: tl.constexpr):
     """A tile's scores, and its keys at some channels, from scratch."""
     slot = tl.arange(0, TILE)
     here = row.to(tl.int64) * tiles + t
     s = tl.load(scores_ptr + ((here * blocks + block) * HEADS + tl.arange(0, HEADS)[:, None]) * TILE + slot)
-    return s, tl.load(keys_ptr + (here * TILE + slot[:, None]) * (4 * QUARTER) + channel[None, :])
+    return s, tl.load(keys_ptr + (here * TILE + slot[:, None]) * WIDTH + channel[None, :])
 
 
 @jit
 def sum_tiles(
     sink_ptr, first_ptr, last_ptr, seq_ptr, indices_ptr, keys_ptr, scores_ptr, out_ptr, heads,
-    D: tl.constexpr, QUARTER: tl.constexpr, HEADS: tl.constexpr, SLICE: tl.constexpr, WINDOW: tl.constexpr,
+    D: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr, SLICE: tl.constexpr, WINDOW: tl.constexpr,
     SELECTED: tl.constexpr, SPAN: tl.constexpr, FP4: tl.constexpr,
 ):  # fmt: skip
-    """Softmax and values over all tiles of a row, for SLICE of its channels: the arithmetic of `attend`, in its order."""
+    """Softmax and values over all tiles of a row, for SLICE of its channels: what `attend` does, in its order."""
     row = tl.program_id(0)
     block = tl.program_id(2)
     blocks = tl.num_programs(2)
-    head = block * HEADS + tl.arange(0, HEADS)
+    head = tl.program_id(2) * HEADS + tl.arange(0, HEADS)
     WINDOW_TILES: tl.constexpr = (WINDOW + TILE - 1) // TILE
     TILES: tl.constexpr = WINDOW_TILES + (SELECTED + TILE - 1) // TILE
     channel = tl.program_id(1) * SLICE + tl.arange(0, SLICE)
@@ -337,34 +382,30 @@ def sum_tiles(
     top = tl.full((HEADS,), float("-inf"), tl.float32)
     total = tl.zeros((HEADS,), tl.float32)
     value = tl.zeros((HEADS, SLICE), tl.float32)
-    nothing_q = to_bf16(tl.zeros((HEADS, 16), tl.float32))
-    nothing_k = to_bf16(tl.zeros((16, TILE), tl.float32))
     for t in range(tile, end):
-        s, k = load_tile(t, row, block, blocks, TILES, keys_ptr, scores_ptr, channel, HEADS, QUARTER)
-        # A product of zeros leaves the scores as they are, in the layout of a product: sums are taken in its order.
-        p, alpha, top, total = soften(dot(nothing_q, nothing_k, s), top, total, 1.0)
+        s, k = load_tile(t, row, block, blocks, TILES, keys_ptr, scores_ptr, channel, HEADS, WIDTH)
+        p, alpha, top, total = soften(s, top, total, 1.0)
         value = dot(p, k, value * alpha[:, None])
-    for t in range(WINDOW_TILES, WINDOW_TILES + chosen):
-        s, k = load_tile(t, row, block, blocks, TILES, keys_ptr, scores_ptr, channel, HEADS, QUARTER)
-        p, alpha, top, total = soften(dot(nothing_q, nothing_k, s), top, total, FP4_UP if FP4 else 1.0)
+    for t in range(chosen):
+        s, k = load_tile(t + WINDOW_TILES, row, block, blocks, TILES, keys_ptr, scores_ptr, channel, HEADS, WIDTH)
+        p, alpha, top, total = soften(s, top, total, FP4_UP if FP4 else 1.0)
         value = dot(p, k, value * alpha[:, None])
     whole = divisor(sink_ptr, head, heads, top, total)
     result = to_bf16(tl.where((tile < end) | (chosen > 0), value / whole[:, None], 0.0))
-    place = channel % QUARTER * 4 + channel // QUARTER
-    at = out_ptr + (row.to(tl.int64) * heads + head[:, None]) * D + place[None, :]
-    tl.store(at, result, mask=(head[:, None] < heads) & (place[None, :] < D))
+    at = out_ptr + (row.to(tl.int64) * heads + head[:, None]) * D + channel[None, :]
+    tl.store(at, result, mask=(head[:, None] < heads) & (channel[None, :] < D))
 
 
-# ---- many rows of few sequences: keys unpacked once -------------------------------------------------------------------
+# ---- many rows of few sequences: keys unpacked once -----------------------------------------------------------------
 
 
 @jit
 def unpack_window(
     fresh_ptr, ring_ptr, state_ptr, keys_ptr, rows, ring_size, lines,
     fresh_row: tl.int64, ring_state: tl.int64, ring_row: tl.int64,
-    D: tl.constexpr, QUARTER: tl.constexpr, ALIGN: tl.constexpr,
+    D: tl.constexpr, WIDTH: tl.constexpr, ALIGN: tl.constexpr,
 ):  # fmt: skip
-    """Fresh records, then the rings of the sequences, as bf16 [rows + sequences * ring_size, 4 * QUARTER] by quarters."""
+    """Fresh records, then the rings of the sequences, as bf16 [rows + sequences * ring_size, WIDTH]."""
     line = tl.program_id(0) * TILE + tl.arange(0, TILE)
     ours = line < lines
     fresh = line < rows
@@ -372,18 +413,18 @@ def unpack_window(
     state = tl.load(state_ptr + slot // ring_size, mask=ours & (line >= rows), other=0)
     behind = state.to(tl.int64) * (ring_state * ALIGN) + (slot % ring_size).to(tl.int64) * (ring_row * ALIGN)
     place = tl.where(fresh, fresh_ptr + line.to(tl.int64) * (fresh_row * ALIGN), ring_ptr + behind)
-    words, factor = load_words(place, ours, D, QUARTER, False, ALIGN)
-    at = keys_ptr + line.to(tl.int64)[:, None] * (4 * QUARTER) + tl.arange(0, 4 * QUARTER)[None, :]
+    words, factor = load_words(place, ours, D, WIDTH, False, ALIGN)
+    at = keys_ptr + line.to(tl.int64)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
     tl.store(at, keys_of(words, factor, False), mask=ours[:, None])
 
 
 @jit
 def unpack_pages(
     pages_ptr, table_ptr, keys_ptr, pool, lines, page_row: tl.int64,
-    D: tl.constexpr, QUARTER: tl.constexpr, ENTRIES: tl.constexpr, RECORD: tl.constexpr, FP4: tl.constexpr,
+    D: tl.constexpr, WIDTH: tl.constexpr, ENTRIES: tl.constexpr, RECORD: tl.constexpr, FP4: tl.constexpr,
     PAGE_ALIGN: tl.constexpr,
 ):  # fmt: skip
-    """All entries that the block table names, as bf16 [sequences * columns * ENTRIES, 4 * QUARTER] by quarters.
+    """All entries that the block table names, as bf16 [sequences * columns * ENTRIES, WIDTH] by quarters.
 
     Columns that no row asks for may hold anything; a page id outside the pool is not followed.
     """
@@ -392,73 +433,9 @@ def unpack_pages(
     ours = (page >= 0) & (page < pool)
     page = tl.where(ours, page, 0)
     place = pages_ptr + page.to(tl.int64) * (page_row * PAGE_ALIGN) + (line % ENTRIES).to(tl.int64) * RECORD
-    words, factor = load_words(place, ours, D, QUARTER, FP4, PAGE_ALIGN)
+    words, factor = load_words(place, ours, D, WIDTH, FP4, PAGE_ALIGN)
     k = keys_of(words, factor, FP4)
     if FP4:
         k = to_bf16(bf16_to_f32(k) * FP4_UP)
-    at = keys_ptr + line.to(tl.int64)[:, None] * (4 * QUARTER) + tl.arange(0, 4 * QUARTER)[None, :]
+    at = keys_ptr + line.to(tl.int64)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
     tl.store(at, k, mask=ours[:, None])
-
-
-@jit
-def unpacked_lines(
-    t, row, seq, base, low, begin, start, chosen, rows, ring_size, entries, entries_at, indices_ptr,
-    WINDOW: tl.constexpr, SELECTED: tl.constexpr,
-):  # fmt: skip
-    """Lines of the unpacked keys that a tile of a row's slots holds, and which exist."""
-    WINDOW_TILES: tl.constexpr = (WINDOW + TILE - 1) // TILE
-    slot = t * TILE + tl.arange(0, TILE)
-    position = base + slot
-    since = position - start
-    line = tl.where(since >= 0, begin + since, rows + seq * ring_size + position % ring_size)
-    present = (position >= low) & (slot < WINDOW)
-    if SELECTED > 0:
-        column = slot - WINDOW_TILES * TILE
-        index = tl.load(
-            indices_ptr + row.to(tl.int64) * SELECTED + column,
-            mask=(column >= 0) & (column < tl.minimum(chosen * TILE, SELECTED)),
-            other=-1,
-        )
-        line = tl.where(index >= 0, entries_at + seq * entries + index, line)
-        present = present | (index >= 0)
-    return tl.where(present, line, 0), present
-
-
-@jit
-def unpacked_attention_rows(
-    q_ptr, sink_ptr, first_ptr, last_ptr, seq_ptr, start_ptr, begin_ptr, state_ptr, indices_ptr, keys_ptr, out_ptr,
-    heads, rows, ring_size, entries, entries_at, scale,
-    D: tl.constexpr, QUARTER: tl.constexpr, HEADS: tl.constexpr, WINDOW: tl.constexpr, SELECTED: tl.constexpr,
-    SPAN: tl.constexpr, STAGES: tl.constexpr,
-):  # fmt: skip
-    """`sparse_attention_rows` over unpacked keys.
-
-    entries: lines of a sequence's entries; entries_at: the first of them.
-    """
-    row = tl.program_id(0)
-    head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
-    WINDOW_TILES: tl.constexpr = (WINDOW + TILE - 1) // TILE
-    seq, base, low, tile, end, chosen = row_keys(row, first_ptr, last_ptr, seq_ptr, indices_ptr, WINDOW, SELECTED, SPAN)
-    start, begin, state = sequence_of(row, seq_ptr, start_ptr, begin_ptr, state_ptr)
-    any_key = (tile < end) | (chosen > 0)
-    tile = tl.where(tile < end, tile, WINDOW_TILES)
-    low = tl.where(tile < WINDOW_TILES, low, base + WINDOW)
-    q = load_query(q_ptr, row, head, heads, D, QUARTER)
-    top = tl.full((HEADS,), float("-inf"), tl.float32)
-    total = tl.zeros((HEADS,), tl.float32)
-    value = tl.zeros((HEADS, 4 * QUARTER), tl.float32)
-    channel = tl.arange(0, 4 * QUARTER)[None, :]
-    line, present = unpacked_lines(
-        tile, row, seq, base, low, begin, start, chosen, rows, ring_size, entries, entries_at, indices_ptr,
-        WINDOW, SELECTED,
-    )  # fmt: skip
-    for t in tl.range(tile, WINDOW_TILES + chosen, num_stages=STAGES):
-        k = tl.load(keys_ptr + line.to(tl.int64)[:, None] * (4 * QUARTER) + channel, mask=present[:, None], other=0.0)
-        here = present
-        line, present = unpacked_lines(
-            t + 1, row, seq, base, low, begin, start, chosen, rows, ring_size, entries, entries_at, indices_ptr,
-            WINDOW, SELECTED,
-        )  # fmt: skip
-        top, total, value = attend(q, k, here, top, total, value, scale, 1.0)
-    whole = divisor(sink_ptr, head, heads, top, total)
-    store_output(out_ptr, row, head, heads, any_key, whole, value, D, QUARTER)

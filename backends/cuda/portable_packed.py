@@ -32,8 +32,8 @@ def spread(x, TIMES: tl.constexpr):
 def fp8_channels(words, scale):
     """Four bf16 [N, C]: channels 4c, 4c+1, 4c+2, 4c+3 of FP8-32 records. Exact, but for values below 2^-133.
 
-    words: int32 [N, C], four E4M3 codes each, the lowest byte first. scale: uint8 [N, G], E8M0, G dividing C. A NaN code
-    makes at least one channel of its row NaN, maybe another one: for keys of an attention that is as good.
+    words: int32 [N, C], four E4M3 codes each, the lowest byte first. scale: uint8 [N, G], E8M0, G dividing C. A NaN
+    code makes at least one channel of its row NaN, maybe another one: for keys of an attention that is as good.
     """
     TIMES: tl.constexpr = words.shape[1] // scale.shape[1]
     if INTERPRETED:
