@@ -8,8 +8,8 @@ Usage: ./build.sh [COMMAND]
 
   (none)             make .venv and install deepinfer into it
   test [ARGS]        the same with the test extra, then run the tests; ARGS go to pytest
-  dev                the same with the test, dev, crosscheck, recipe-test, images, page-test, ascend-sim and
-                     cuda-sim extras
+  dev                the same with the test, dev, crosscheck, recipe-test, images, page-test, ascend-sim,
+                     cuda-sim and cuda-check extras
   --check            diagnose Python, torch, compiler, driver, CUDA, CANN, memory; installs nothing
                      exit status: 0 ready to run, 1 something is missing
   --dry-run [test|dev]
@@ -353,7 +353,7 @@ case "$command" in
         set_up test
         run "$venv_python" -m pytest "$@"
         ;;
-    dev) set_up test dev crosscheck recipe-test images page-test ascend-sim cuda-sim ;;
+    dev) set_up test dev crosscheck recipe-test images page-test ascend-sim cuda-sim cuda-check ;;
     --check) check ;;
     -h | --help) usage ;;
     *)

@@ -14,6 +14,9 @@ import pytest
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
+DEV = "test,dev,crosscheck,recipe-test,images,page-test,ascend-sim,cuda-sim,cuda-check"
+"""The extras of `./build.sh dev`."""
+
 STUB = """#!/bin/sh
 case "$1 $2" in
     "-m venv") mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && echo "venv" >>"$STUB_LOG"; exit ;;
@@ -94,7 +97,7 @@ def test_a_second_run_installs_nothing(build: Run, log: Callable[[], list[str]])
 
 def test_extras_add_up_and_survive_a_changed_project(tree: Path, build: Run, log: Callable[[], list[str]]) -> None:
     build("dev")
-    assert installed(log())[-1][1] == ".[test,dev,crosscheck,recipe-test,images,page-test,ascend-sim,cuda-sim]"
+    assert installed(log())[-1][1] == f".[{DEV}]"
     done = build("test", "-k", "a name")
     assert done.returncode == 0
     assert log() == ["pytest -k a name"]
@@ -103,7 +106,7 @@ def test_extras_add_up_and_survive_a_changed_project(tree: Path, build: Run, log
     build()
     lines = log()
     assert "venv" not in lines
-    assert installed(lines)[-1][1] == ".[test,dev,crosscheck,recipe-test,images,page-test,ascend-sim,cuda-sim]"
+    assert installed(lines)[-1][1] == f".[{DEV}]"
 
 
 def test_a_failed_installation_is_tried_again(build: Run, log: Callable[[], list[str]]) -> None:

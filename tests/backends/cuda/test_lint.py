@@ -1,7 +1,7 @@
 """Rules for device code, on its syntax tree and in the interpreter; each is planted once and seen.
 
-The rules of `tests/support/cuda_lint.py` keep out what only a GPU would show; `backends.cuda.interpreter` refuses at run
-time what the syntax does not show.
+The rules of `tests/support/cuda_lint.py` keep out what only a GPU would show; `backends.cuda.interpreter` refuses at
+run time what the syntax does not show.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def test_a_planted_fault_is_seen(line: str, rule: str) -> None:
         "x = x.to(tl.bfloat16, bitcast=True)",
         "x = x.to(tl.float32)",
         "x = dot(x, x, x)",
-        "if INTERPRETED:\n        x = x + 1\n    else:\n        x = tl.inline_asm_elementwise('', '', [x], int, True, 1)",
+        "if INTERPRETED:\n        x = x + 1\n    else:\n        x = tl.inline_asm_elementwise('', '', [x], i, True, 1)",
         "x = tl.load(x_ptr + page.to(tl.int64) * D)",
         "page = page.to(tl.int64)\n    x = tl.load(x_ptr + page * D)",
         "x = tl.load(x_ptr + row * stride)",
