@@ -28,12 +28,12 @@ def _rmsnorm(m: int, width: int, dtype: torch.dtype, limit: float) -> Sample:
     return Sample(2, {"X": x, "W": w, "Y": _empty(m, width, dtype=dtype), "m": m}, {"Y": y}, limit)
 
 
-def rmsnorm_simt() -> Sample:
-    return _rmsnorm(21, 256, BF16, 4e-3)
+def rmsnorm_simt(m: int = 21) -> Sample:
+    return _rmsnorm(m, 256, BF16, 4e-3)
 
 
-def rmsnorm_simd() -> Sample:
-    return _rmsnorm(21, 128, F32, 2e-6)
+def rmsnorm_simd(m: int = 21) -> Sample:
+    return _rmsnorm(m, 128, F32, 2e-6)
 
 
 def gemm(m: int = 45) -> Sample:
@@ -54,16 +54,19 @@ def grouped_gemm() -> Sample:
     return Sample(2, arguments, {"C": want}, 4e-3)
 
 
-def topk() -> Sample:
-    x = torch.randn(5, 128)
+def topk(m: int = 5) -> Sample:
+    x = torch.randn(m, 128)
     values, places = torch.topk(x, 4, dim=-1)
-    arguments = {"X": x, "V": _empty(5, 4), "I": _empty(5, 4, dtype=torch.int32), "m": 5}
+    arguments = {"X": x, "V": _empty(m, 4), "I": _empty(m, 4, dtype=torch.int32), "m": m}
     return Sample(2, arguments, {"V": values, "I": places.int()})
 
 
-def attention() -> Sample:
-    batch, heads, width, rows, chosen = 3, 32, 64, 100, 64
+def attention(batch: int = 3, peaked: bool = False) -> Sample:
+    heads, width, rows, chosen = 32, 64, 100, 64
     q, kv = torch.randn(batch, heads, width).to(BF16), torch.randn(rows, width).to(BF16)
+    if peaked:  # all scores of a head far above or far below 0, so that only the true maximum keeps exp in range
+        signs = torch.ones(heads, 1).index_fill_(0, torch.arange(1, heads, 2), -1.0)
+        q, kv = (200 * q.float().abs() * signs).to(BF16), kv.abs()
     places = torch.randint(0, rows, (batch, chosen), dtype=torch.int32)
     picked = kv.double()[places.long()]
     want = torch.softmax(q.double() @ picked.transpose(1, 2) * width**-0.5, -1) @ picked
@@ -134,7 +137,7 @@ def over_capacity(what: str = "ub") -> Sample:
     return Sample(1, {"X": x, "Y": torch.full_like(x, NAN)}, {"Y": want}, parameters={"what": what})
 
 
-SAMPLES: dict[str, Callable[[], Sample]] = {
+SAMPLES: dict[str, Callable[..., Sample]] = {
     f.__name__: f
     for f in (
         vecadd, rmsnorm_simt, rmsnorm_simd, gemm, gemm_slice, grouped_gemm, topk, attention, attention_mixed, gemm_fp8,
@@ -143,7 +146,44 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
 }  # fmt: skip
 
 
+LARGE: dict[str, tuple[int, ...]] = {
+    "vecadd": (3333,), "rmsnorm_simt": (50,), "rmsnorm_simd": (50,), "topk": (19,), "attention": (13,),
+}  # fmt: skip
+"""Further sizes: more tiles than a group of tiles has (8), the last one ragged or odd."""
+
+
+def vecadd_large() -> Sample:
+    return vecadd(*LARGE["vecadd"])
+
+
+def rmsnorm_simt_large() -> Sample:
+    return rmsnorm_simt(*LARGE["rmsnorm_simt"])
+
+
+def rmsnorm_simd_large() -> Sample:
+    return rmsnorm_simd(*LARGE["rmsnorm_simd"])
+
+
+def topk_large() -> Sample:
+    return topk(*LARGE["topk"])
+
+
+def attention_large() -> Sample:
+    return attention(*LARGE["attention"])
+
+
+def attention_peaked() -> Sample:
+    return attention(peaked=True)
+
+
 def sample(name: str, **parameters: str) -> Sample:
     """The sample of a kernel, the same at every call."""
     torch.manual_seed(zlib.crc32(name.encode()))
     return SAMPLES[name](**parameters)
+
+
+def samples(name: str) -> list[Sample]:
+    """The sample of a kernel and those of its further sizes."""
+    first = sample(name)
+    peaked = [attention_peaked()] if name == "attention" else []
+    return [first, *(SAMPLES[name](size) for size in LARGE.get(name, ())), *peaked]

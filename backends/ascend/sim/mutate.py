@@ -86,6 +86,7 @@ class Mutant:
         delta: change of the value there.
         line: of the first place, in the kernel's text.
         text: what stands there.
+        at: offset of the place in the kernel's text; -1 where a mutant has several.
     """
 
     kind: str
@@ -93,6 +94,7 @@ class Mutant:
     delta: int
     line: int
     text: str
+    at: int = -1
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,7 @@ def _arguments(code: str, edits: _Edits, change: Change) -> list[Mutant]:
             continue
         site = edits.site()
         edits.wrap(start, end, f"ascsim::mutant({site}, ", ")")
-        found.append(Mutant(change.operator, (site,), change.delta, edits.line(start), edits.shown(start)))
+        found.append(Mutant(change.operator, (site,), change.delta, edits.line(start), edits.shown(start), start))
     return found
 
 
@@ -225,7 +227,7 @@ def _expressions(
         site = edits.site()
         edits.inserted.append((m.start(), 1, replacement.format(site) + _DROP_OPEN))
         edits.inserted.append((m.end(), 0, _DROP_CLOSE))
-        found.append(Mutant(operator, (site,), delta, edits.line(m.start()), edits.shown(m.start())))
+        found.append(Mutant(operator, (site,), delta, edits.line(m.start()), edits.shown(m.start()), m.start()))
     return found
 
 
@@ -235,7 +237,7 @@ def _loops(code: str, edits: _Edits) -> list[Mutant]:
         end = code.index(";", m.end())
         site = edits.site()
         edits.wrap(m.end(), end, f"ascsim::mutant({site}, ", ")")
-        found.append(Mutant("loop", (site,), -1, edits.line(m.start()), edits.shown(m.start())))
+        found.append(Mutant("loop", (site,), -1, edits.line(m.start()), edits.shown(m.start()), m.start()))
     return found
 
 
@@ -245,7 +247,7 @@ def _events(code: str, edits: _Edits) -> list[Mutant]:
         end = source.closing(code, m.end() - 1)
         site = edits.site()
         edits.wrap(m.end(), end, f"ascsim::mutant({site}, int(", "))")
-        found.append(Mutant("event", (site,), 1, edits.line(m.start()), edits.shown(m.start())))
+        found.append(Mutant("event", (site,), 1, edits.line(m.start()), edits.shown(m.start()), m.start()))
     return found
 
 
@@ -276,25 +278,72 @@ def judge(mutants: Iterable[Mutant], check: Callable[[Mutant], str]) -> list[Ver
 
 
 # Rules by which a mutant changes nothing: name, what it says, and whether it holds for a mutant of a text.
-_SINGLE = re.compile(r"asc_copy_(?:gm2ub|ub2gm)_align\((?:[^,]|,(?! 1,))*, 1, ")
+_COPY = re.compile(r"\basc_copy_(gm2ub_align|ub2gm_align|gm2l1_nd2nz)\(")
+# Which argument is the number of bursts (rows), and which are strides between them.
+_STRIDES = {"gm2ub_align": (2, (8, 9)), "ub2gm_align": (2, (5, 6)), "gm2l1_nd2nz": (4, (2,))}
+_LEADER = re.compile(r"\(int32_t\)threadIdx\.x\) % (\d+)\) == 0\)")
+_WITHIN = re.compile(r"\(int32_t\)threadIdx\.x\) >> (\d+)\)")
+_GROUP = re.compile(r"max\((?:\(int64_t\))?1, $")
 
 
 def rule(mutant: Mutant, text: str) -> str:
     """The rule by which a mutant that nothing noticed is redundant, or "" for none.
 
-    * "single burst": the stride of a copy of one burst is read by nobody.
+    * "single burst": a copy of one burst (one row) has no second one for a stride to place, so whatever stands in its
+      stride arguments is read by nobody.
+    * "tile group": tilelang numbers tile x of T as (x / G) G + x % G with G = max(1, min(8, T)); the clamp gives
+      something else than 8 only for T < 8, and then x < T has quotient 0 and remainder x with 8 as well. Where x >= T,
+      the test before the tile stays false with 8 as factor or divisor of the remainder, and a loop bound only grows, by
+      steps that this test skips. (The quotient's divisor in that test is no such place, and data shows it.)
+    * "group leader": under `threadIdx.x % G == 0` the next thread has the same `threadIdx.x >> k`, 2^k <= G; and which
+      of the G threads of a reduced value stores it changes nothing, as all of them hold it.
     * "race-free": between the barriers around an `asc_syncthreads` no two threads touch one byte, one of them changing
       it; the model checks this in every run, so one without the barrier that raises nothing proves it for its input.
     * "all-core barrier": the program waits for all cores between the same two pipes.
     """
-    if mutant.kind == "stride" and _SINGLE.search(mutant.text):
+    if _in_single_burst(mutant, text):
         return "single burst"
+    if mutant.kind == "clamp" and mutant.at >= 0 and _GROUP.search(text[max(0, mutant.at - 20) : mutant.at]):
+        return "tile group"
+    if mutant.kind == "thread" and _of_a_leader(mutant, text):
+        return "group leader"
     if "asc_syncthreads" in mutant.text:
         return "race-free"
     barrier = {m[1] for m in re.finditer(r"asc_sync_inter_(?:arrive|wait)\((PIPE_\w+)", text)}
     if mutant.kind in ("line", "pair") and barrier and barrier == set(re.findall(r"PIPE_\w+", mutant.text)):
         return "all-core barrier"
     return ""
+
+
+def _of_a_leader(mutant: Mutant, text: str) -> bool:
+    """Whether the place is the test that chooses one of G threads, or a number of the group under that test."""
+    if mutant.at < 0:
+        return False
+    if _LEADER.match(text, mutant.at):
+        return True
+    code = source.without_comments(text)
+    within = _WITHIN.match(code, mutant.at)
+    tests = list(_LEADER.finditer(code, 0, mutant.at))
+    if not within or not tests or (opening := code.find("{", tests[-1].end())) < 0:
+        return False
+    return opening < mutant.at < source.closing(code, opening) and 1 << int(within[1]) <= int(tests[-1][1])
+
+
+def _in_single_burst(mutant: Mutant, text: str) -> bool:
+    """Whether the place is inside a stride of a copy of one burst."""
+    if mutant.at < 0:
+        return False
+    code = source.without_comments(text)
+    start = code.rfind("\n", 0, mutant.at) + 1
+    end = code.find("\n", mutant.at)
+    for call in _COPY.finditer(code, start, end if end >= 0 else len(code)):
+        spans = _spans(code, call.end() - 1)
+        bursts, strides = _STRIDES[call[1]]
+        if len(spans) <= max(bursts, *strides) or code[slice(*spans[bursts])].strip() != "1":
+            continue
+        if any(spans[i][0] <= mutant.at < spans[i][1] for i in strides):
+            return True
+    return False
 
 
 def survivors(verdicts: Sequence[Verdict]) -> list[Verdict]:

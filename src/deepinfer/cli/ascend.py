@@ -87,14 +87,16 @@ def sim_command(
 @command.command("mutate", short_help="Plant faults in a kernel and see which are noticed.")
 @click.argument("kernel")
 @_PARAMETER
-@click.option("--sample", metavar="FILE.py:FUNCTION", help="As for `sim`.")
+@click.option(
+    "--sample", "named", multiple=True, metavar="FILE.py:FUNCTION", help="As for `sim`; several, of one text."
+)
 @click.option("--kind", "kinds", multiple=True, help="Only these: line, pair, or an operator. Default: all.")
 @click.option("--relaxed", is_flag=True, help="Without the rules of flags: only data betrays a missing wait.")
 @click.option(
     "--seeds", type=click.IntRange(0), default=2, show_default=True, help="Random schedules besides all others."
 )
 def mutate_command(
-    kernel: str, parameters: tuple[str, ...], sample: str | None, kinds: tuple[str, ...], relaxed: bool, seeds: int
+    kernel: str, parameters: tuple[str, ...], named: tuple[str, ...], kinds: tuple[str, ...], relaxed: bool, seeds: int
 ) -> None:
     """Leave out each synchronisation of KERNEL, and change each size, stride and index, one mutant after the other.
 
@@ -110,17 +112,23 @@ def mutate_command(
     if unknown := set(kinds) - {"line", "pair", *mutate.OPERATORS}:
         raise InvalidArgumentError("--kind", sorted(unknown), f"line, pair, {', '.join(mutate.OPERATORS)}")
     torch.manual_seed(0)
-    given = _sample(kernel, sample)
+    every = [_sample(kernel, name) for name in named or (None,)]
+    given = every[0]
+    if any((s.blocks, s.parameters) != (given.blocks, given.parameters) for s in every):
+        raise InvalidArgumentError("--sample", named, "samples of the same blocks and parameters")
     text = _text(kernel, {**given.parameters, **_values(parameters)})
     made = mutate.schemata(text)
     built = Kernel(made.text, given.blocks)
-    if wrong := samples.differing(built, given, schedules(seeds)):
+
+    def differing(**options: Any) -> str:
+        return next(filter(None, (samples.differing(built, s, schedules(seeds), **options) for s in every)), "")
+
+    if wrong := differing():
         click.echo(f"wrong without any mutant: {wrong}")
         raise SystemExit(1)
 
     def check(mutant: mutate.Mutant) -> str:
-        options = {"relaxed": relaxed, "sites": mutant.sites, "delta": mutant.delta, "seconds": 20.0}
-        return samples.differing(built, given, schedules(seeds), **options)
+        return differing(relaxed=relaxed, sites=mutant.sites, delta=mutant.delta, seconds=20.0)
 
     verdicts = mutate.judge([m for m in made.mutants if not kinds or m.kind in kinds], check)
     left = [(v.mutant, mutate.rule(v.mutant, text)) for v in mutate.survivors(verdicts)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -111,19 +113,40 @@ def test_what_the_compiler_rejects_is_named_with_its_line() -> None:
         Kernel(text, 1)
 
 
+PLANTED = {  # statements, what the second run passes, and what the sanitizer says
+    "overflow": ("undefined", "asc_store_dev(x, x[0] + n);", 2147483647, "signed integer overflow"),
+    "shift": ("undefined", "asc_store_dev(x, x[0] << n);", 32, "shift exponent 32 is too large"),
+    "bounds": (
+        "address", "int32_t a[4] = {x[0], 2, 3, 4}; asc_store_dev(x, a[n] + 1);", 4, "stack-buffer-overflow",
+    ),
+}  # fmt: skip
+
+
+def library(sanitizer: str) -> str:
+    """The compiler's library of a sanitizer; only its name where there is none."""
+    name = {"undefined": "libubsan.so", "address": "libasan.so"}[sanitizer]
+    command = [build.compiler()[0], f"-print-file-name={name}"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+
 @needs_compiler
 @pytest.mark.slow
-def test_a_sanitized_build_runs_and_stops_at_a_fault_of_arithmetic() -> None:
-    import subprocess
-    import sys
-
+@pytest.mark.parametrize("what", PLANTED)
+def test_a_sanitized_build_runs_and_stops_at_a_planted_fault(what: str) -> None:
+    sanitizer, body, wrong, message = PLANTED[what]
+    found = library(sanitizer)
+    if not os.path.isabs(found):
+        pytest.skip(f"the compiler has no {found}")
     code = (
         "import torch; from deepinfer.backends.ascend.sim import Kernel\n"
-        'k = Kernel(\'extern "C" __global__ __vector__ void k(__gm__ int32_t* x, int32_t n) '
-        "{ asc_store_dev(x, x[0] + n); }', 1, 'undefined')\n"
-        "x = torch.tensor([1], dtype=torch.int32); k(x=x, n=2); assert x.item() == 3, x\n"
-        "print('ran', flush=True); k(x=x, n=2147483647)\n"
+        f"k = Kernel('extern \"C\" __global__ __vector__ void k(__gm__ int32_t* x, int32_t n) {{ {body} }}', 1, "
+        f"'{sanitizer}')\n"
+        "k(x=torch.tensor([1], dtype=torch.int32), n=2)\n"
+        f"print('ran', flush=True); k(x=torch.tensor([1], dtype=torch.int32), n={wrong}); print('unnoticed')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ})
-    assert done.stdout == "ran\n" and done.returncode
-    assert "signed integer overflow" in done.stderr
+    environment = {**os.environ}
+    if sanitizer == "address":  # the runtime has signal stacks of its own
+        environment |= {"LD_PRELOAD": found, "ASAN_OPTIONS": "detect_leaks=0:use_sigaltstack=0"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout == "ran\n" and done.returncode, done.stderr
+    assert message in done.stderr
