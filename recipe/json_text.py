@@ -56,10 +56,10 @@ _MAYBE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\[^u]|\\u(?![dD][89a-fA-F])|(\\u)", re.DOTALL
 )
-# An unterminated string reaches to the end, lest every quote in it is tried as a beginning.
-_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
-_BRACKETS_ALIKE = str.maketrans("{}", "[]")
-_NO_BRACKET = re.compile(r"[^\[\]]+")
+# Bytes that say how deep a text nests, both kinds of brackets alike.
+_BRACKETS_ALIKE = bytes.maketrans(b"{}", b"[]")
+_OPEN = ord("[")
+_NO_STRUCTURE = bytes(byte for byte in range(256) if byte not in b'"[]{}')
 
 
 def parse_json(text: str | bytes) -> JsonValue:
@@ -86,10 +86,12 @@ def parse_json(text: str | bytes) -> JsonValue:
 
 def _is_too_deep(text: str) -> bool:
     """Whether brackets outside of strings nest too deep. What this lets through, the parser can recurse into."""
-    brackets = _NO_BRACKET.sub("", _STRING.sub("", text).translate(_BRACKETS_ALIKE))
+    unescaped = text.encode(errors="surrogatepass").replace(rb"\\", b"").replace(rb"\"", b"")
+    # Every second piece between quotes is inside of a string; an unterminated one reaches to the end.
+    brackets = b"".join(unescaped.translate(_BRACKETS_ALIKE, _NO_STRUCTURE).split(b'"')[::2])
     rest = brackets
     for _ in range(MAX_DEPTH):  # each round takes the innermost pairs away, in C
-        shorter = rest.replace("[]", "")
+        shorter = rest.replace(b"[]", b"")
         if not shorter:
             return False
         if len(shorter) == len(rest):
@@ -97,7 +99,7 @@ def _is_too_deep(text: str) -> bool:
         rest = shorter
     depth = 0  # too deep, or brackets that do not match; those the parser reports
     for bracket in brackets:
-        depth += 1 if bracket == "[" else -1
+        depth += 1 if bracket == _OPEN else -1
         if depth > MAX_DEPTH:
             return True
     return False
