@@ -127,7 +127,7 @@ def split_widths(signature: Signature) -> str | None:
     return None
 
 
-@kernel("sparse_attention", version=1, supports=widths, workspace=row_scratch)
+@kernel("sparse_attention", version=1, name="rows", supports=widths, workspace=row_scratch)
 def sparse_attention(
     q: Tensor,
     fresh: Tensor,
@@ -289,7 +289,7 @@ def _few(call: _Call, q: Tensor, sink: Tensor, out: Tensor, workspace: Tensor) -
     )  # fmt: skip
     part = min(PART, shape.width)
     device.sum_tiles[(shape.rows, shape.width // part, shape.blocks)](
-        sink, *call.rows, call.indices, keys, scores, out, heads, **shape.constants, SLICE=part, FP4=call.fp4,
+        sink, *call.rows, call.indices, keys, scores, out, heads, **shape.constants, CHUNK=part, FP4=call.fp4,
         num_warps=4, num_stages=4,
     )  # fmt: skip
 
@@ -303,11 +303,11 @@ def _many(call: _Call, q: Tensor, sink: Tensor, out: Tensor, workspace: Tensor) 
     lines = shape.rows + shape.ring_lines
     device.unpack_window[(-(-lines // KEY_TILE),)](
         *call.window, call.sequences[2], keys, shape.rows, call.ring_size, lines, *call.units[:3], **sizes,
-        ALIGN=call.align, num_warps=4, num_stages=1,
+        ALIGN=call.align, num_warps=8, num_stages=1,
     )  # fmt: skip
     if shape.entry_lines:
         device.unpack_pages[(-(-shape.entry_lines // KEY_TILE),)](
             *call.paged, keys[lines * shape.width :], call.paged[0].shape[0], shape.entry_lines, call.units[3],
-            **sizes, **call.entries, FP4=call.fp4, PAGE_ALIGN=call.page_align, num_warps=4, num_stages=1,
+            **sizes, **call.entries, FP4=call.fp4, PAGE_ALIGN=call.page_align, num_warps=8, num_stages=1,
         )  # fmt: skip
     _launch_rows(call, q, sink, out, places, keys, lines)

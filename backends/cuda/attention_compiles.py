@@ -34,22 +34,22 @@ def cases() -> Iterator[CompileCase]:
         fp4 = record is FP4_16
         for ratio in (1, 2) if fp4 else (1,):
             constants = {"D": 512, "WIDTH": 512, "HEADS": 64, "WINDOW": 128, "SELECTED": 512, "SPAN": 512,
-                         "ENTRIES": 128 // ratio, "RECORD": record.record_bytes(512), "FP4": fp4, "SLICE": PART,
+                         "ENTRIES": 128 // ratio, "RECORD": record.record_bytes(512), "FP4": fp4, "CHUNK": PART,
                          "ALIGN": 8, "PAGE_ALIGN": 4 if fp4 else 8, "UNPACKED": False}  # fmt: skip
             label = f"{record.name}, ratio {ratio}"
             yield case(device.find_keys, label, constants, 2, 3)
             if ratio == 1:
-                yield case(device.sparse_attention_rows, record.name, constants, 8, 2, slow=True)
+                yield case(device.sparse_attention_rows, record.name, constants, 8, 2)
                 yield case(device.sum_tiles, record.name, constants, 4, 4, archs=("sm_90",))
             yield case(device.score_tiles, label, constants, 8, 1, archs=("sm_90",), slow=True)
-            yield case(device.unpack_pages, label, constants, 4, 1, archs=("sm_90",))
+            yield case(device.unpack_pages, label, constants, 8, 1, archs=("sm_90",))
     unpacked = {**constants, "UNPACKED": True}
     yield case(device.find_keys, "unpacked", unpacked, 2, 3, archs=("sm_90",))
     yield case(device.sparse_attention_rows, "unpacked", unpacked, 8, 2, archs=("sm_90",), slow=True)
-    yield case(device.unpack_window, "", constants, 4, 1, archs=("sm_90",))
+    yield case(device.unpack_window, "", constants, 8, 1, archs=("sm_90",))
     yield case(
         device.sparse_attention_rows, "window of a draft block",
-        {**constants, "WINDOW": 133, "SELECTED": 0, "SPAN": 1, "FP4": True, "PAGE_ALIGN": 1}, 8, 2, slow=True,
+        {**constants, "WINDOW": 133, "SELECTED": 0, "SPAN": 1, "FP4": True, "PAGE_ALIGN": 1}, 8, 2,
     )  # fmt: skip
 
 

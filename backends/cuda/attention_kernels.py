@@ -367,21 +367,21 @@ def load_tile(t, row, block, blocks, tiles, keys_ptr, scores_ptr, channel, HEADS
 @jit
 def sum_tiles(
     sink_ptr, first_ptr, last_ptr, seq_ptr, indices_ptr, keys_ptr, scores_ptr, out_ptr, heads,
-    D: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr, SLICE: tl.constexpr, WINDOW: tl.constexpr,
+    D: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr, CHUNK: tl.constexpr, WINDOW: tl.constexpr,
     SELECTED: tl.constexpr, SPAN: tl.constexpr, FP4: tl.constexpr,
 ):  # fmt: skip
-    """Softmax and values over all tiles of a row, for SLICE of its channels: what `attend` does, in its order."""
+    """Softmax and values over all tiles of a row, for CHUNK of its channels: what `attend` does, in its order."""
     row = tl.program_id(0)
     block = tl.program_id(2)
     blocks = tl.num_programs(2)
-    head = tl.program_id(2) * HEADS + tl.arange(0, HEADS)
+    head = tl.program_id(2).to(tl.int64) * HEADS + tl.arange(0, HEADS)
     WINDOW_TILES: tl.constexpr = (WINDOW + TILE - 1) // TILE
     TILES: tl.constexpr = WINDOW_TILES + (SELECTED + TILE - 1) // TILE
-    channel = tl.program_id(1) * SLICE + tl.arange(0, SLICE)
+    channel = tl.program_id(1) * CHUNK + tl.arange(0, CHUNK)
     seq, base, low, tile, end, chosen = row_keys(row, first_ptr, last_ptr, seq_ptr, indices_ptr, WINDOW, SELECTED, SPAN)
     top = tl.full((HEADS,), float("-inf"), tl.float32)
     total = tl.zeros((HEADS,), tl.float32)
-    value = tl.zeros((HEADS, SLICE), tl.float32)
+    value = tl.zeros((HEADS, CHUNK), tl.float32)
     for t in range(tile, end):
         s, k = load_tile(t, row, block, blocks, TILES, keys_ptr, scores_ptr, channel, HEADS, WIDTH)
         p, alpha, top, total = soften(s, top, total, 1.0)

@@ -169,6 +169,15 @@ def test_a_nan_among_a_rows_own_keys_reaches_all_its_outputs(code: int) -> None:
         assert torch.equal(bits(out[1]), bits(clean[1]))
 
 
+def test_scores_of_minus_infinity_alone_give_nan() -> None:
+    args = call(((0, 2),), window=4)
+    args[1][:, 0] = 0x38  # 1.0 in channel 0 of every key
+    args[0][1, 2, 0], args[0][1, 3, 0] = -torch.inf, torch.inf
+    out = run(OP, *args)[0]
+    assert out.isnan().all(2).tolist() == [[False] * 4, [False, False, True, True]]
+    assert_kept(OP, tuple(args))
+
+
 def test_extreme_scales_of_window_keys() -> None:
     """Every exponent of E8M0 that leaves bf16 numbers, keys of zero beside them."""
     args = call(((8, 9),), window=2)
@@ -211,7 +220,7 @@ def test_what_the_kernels_support() -> None:
     for d, heads in ((256, 64), (512, 32), (500, 64)):
         assert f"got {d} and {heads}" in str(attention.split_widths(signature(d, heads)))
     ours = [k for k in REGISTRY.kernels(OP) if k.backend == "cuda"]
-    assert [k.name for k in sorted(ours, key=lambda k: -k.priority)] == ["sm90", "split", ""]
+    assert [k.name for k in sorted(ours, key=lambda k: -k.priority)] == ["sm90", "split", "rows"]
 
 
 def test_page_sizes_are_checked_before_a_launch() -> None:
@@ -232,7 +241,7 @@ def test_compiled_ahead_are_all_kernels() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("label, args, variant", every_call(OP) if DEVICE.type == "cuda" else [])
 def test_every_call_of_the_contract_on_a_gpu(label: str, args: Any, variant: str) -> None:
-    for name in ("cuda", "cuda:split"):
+    for name in ("cuda:rows", "cuda:split") if args[0].shape[1:] == (64, 512) else ("cuda:rows",):
         with REGISTRY.pin(OP, name):
             assert_kept(OP, args, variant)
 
