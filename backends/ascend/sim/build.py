@@ -11,6 +11,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -74,13 +75,30 @@ def compiler() -> tuple[str, str]:
     return path, done.stdout
 
 
+# What x86-64-v3 adds that a kernel's build may use, as Linux names it (abm: lzcnt).
+_NEEDED = frozenset(("avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"))
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+def processor() -> str:
+    """Why this processor cannot run the builds, which are for x86-64-v3; "" where it can, or does not say."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return f"this processor is {platform.machine()}: builds are for x86-64-v3"
+    try:
+        found = re.search(r"^flags\s*:(.*)$", _CPUINFO.read_text(encoding="utf-8"), re.M)
+    except OSError:
+        return ""
+    lacking = sorted(_NEEDED - set(found[1].split())) if found else []
+    return f"this processor lacks {', '.join(lacking)}: builds are for x86-64-v3" if lacking else ""
+
+
 def missing() -> str:
-    """Why kernels cannot be built here, or ""."""
+    """Why kernels cannot be built or run here, or ""."""
     try:
         compiler()
     except BuildError as error:
         return str(error)
-    return ""
+    return processor()
 
 
 def _tree(folder: Path, patterns: Sequence[str]) -> list[Path]:
@@ -182,11 +200,13 @@ def build(text: str, sanitize: str = "") -> Path:
     Raises:
         InvalidArgumentError: another value of sanitize.
         SourceError: the text has no kernel that can be launched.
-        BuildError: no compiler, or it rejects the text.
+        BuildError: no compiler, it rejects the text, or the processor is not one that the build is for.
     """
     if sanitize not in SANITIZERS:
         raise InvalidArgumentError("sanitize", sanitize, "'', 'undefined' or 'address'")
     path, version = compiler()
+    if unfit := processor():
+        raise BuildError(unfit)
     of_headers = {name for header in _template_texts().values() for name in source.simd_functions(header)}
     code = source.prepared(text, of_headers if "tl_templates" in text else set())
     watched = KERNEL_FLAGS if sanitize != "address" else ("-w",)

@@ -101,6 +101,31 @@ def test_without_a_compiler_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) 
         build.compiler.cache_clear()
 
 
+@needs_compiler
+@pytest.mark.parametrize(
+    "machine, flags, message",
+    [
+        (
+            "x86_64",
+            "fpu sse4_2 avx bmi1 bmi2 f16c fma movbe",
+            "this processor lacks abm, avx2: builds are for x86-64-v3",
+        ),
+        ("aarch64", "", "this processor is aarch64: builds are for x86-64-v3"),
+    ],
+)
+def test_a_processor_that_cannot_run_the_builds_is_named(
+    machine: str, flags: str, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Before the library is loaded, not by an illegal instruction; also where another machine has built it."""
+    assert build.processor() == ""
+    (tmp_path / "cpuinfo").write_text(f"processor : 0\nflags\t\t: {flags}\n")
+    monkeypatch.setattr(build, "_CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(build.platform, "machine", lambda: machine)
+    assert build.missing() == message
+    with pytest.raises(BuildError, match=message):
+        Kernel(PIPES, 1)
+
+
 def test_an_unknown_sanitizer_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="sanitize"):
         build.build(PIPES, "thread")
