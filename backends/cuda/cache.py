@@ -30,8 +30,8 @@ import triton
 from triton import knobs
 from triton.runtime.jit import DependenciesFinder
 
-from ...hal import env
 from ...hal.errors import KernelError
+from . import binaries
 
 FORMAT = 1
 """Changes when entries of an older version must not be read."""
@@ -76,12 +76,8 @@ class Binary:
 
 
 def folder() -> Path:
-    """Where entries are kept: `triton` in DEEPINFER_JIT_CACHE_DIR, else in `deepinfer/jit` of the user's cache."""
-    chosen = env.get("DEEPINFER_JIT_CACHE_DIR")
-    if chosen is not None:
-        return Path(chosen) / "triton"
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home, "deepinfer", "jit", "triton")
+    """Where entries are kept."""
+    return binaries.folder() / "triton"
 
 
 def source_digest(kernel: Any) -> str:
@@ -156,22 +152,22 @@ def load(name: str, where: Path | None = None) -> Binary | None:
 
 def store(name: str, binary: Binary, where: Path | None = None) -> None:
     """Keep a binary. Of two processes that store one entry the first wins; an unwritable cache is warned of."""
-    root = where or folder()
+    place = where or folder()
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=".making-", dir=root))
+        place.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=".making-", dir=place))
         try:
             facts = {k: v for k, v in asdict(binary).items() if k != "cubin"}
             _write(made / "kernel.cubin", binary.cubin)
             _write(made / "entry.json", json.dumps({**facts, "digest": _digest(binary)}, indent=1).encode())
             with contextlib.suppress(OSError):  # an entry of that name is there
                 made.chmod(0o755)
-                os.rename(made, root / name)
+                os.rename(made, place / name)
         finally:
             shutil.rmtree(made, ignore_errors=True)
     except OSError as error:
         warnings.warn(
-            f"kernels cannot be kept in {root}: {error}; set DEEPINFER_JIT_CACHE_DIR", CacheWarning, stacklevel=2
+            f"kernels cannot be kept in {place}: {error}; set DEEPINFER_JIT_CACHE_DIR", CacheWarning, stacklevel=2
         )
 
 

@@ -1,10 +1,20 @@
-"""What NVIDIA's driver says of this machine, without a device context: `cuInit` and attributes alone."""
+"""NVIDIA's driver: what it says of this machine, and its functions that load binaries and launch them.
+
+`query` makes no device context: `cuInit` and attributes alone.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import functools
 from dataclasses import dataclass
 
+from ...hal.errors import BackendError, KernelError
+
+_LIBRARY = "libcuda.so.1"
+_MISSING = f"NVIDIA's driver is not installed (no {_LIBRARY})"
+_SHARED_LIMIT = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_FREE_SHARED = 48 << 10
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 
 
@@ -24,9 +34,9 @@ class Driver:
 def query() -> Driver | str:
     """The driver, or what is missing, in words."""
     try:
-        lib = ctypes.CDLL("libcuda.so.1")
+        lib = ctypes.CDLL(_LIBRARY)
     except OSError:
-        return "NVIDIA's driver is not installed (no libcuda.so.1)"
+        return _MISSING
     if status := lib.cuInit(0):
         return "the driver sees no GPU" if status == 100 else f"the driver does not start (cuInit gives {status})"
     version, count = ctypes.c_int(), ctypes.c_int()
@@ -44,3 +54,49 @@ def query() -> Driver | str:
         archs.append(f"sm_{major.value}{minor.value}")
     number = version.value
     return Driver(f"{number // 1000}.{number % 1000 // 10}", tuple(archs))
+
+
+class Functions:
+    """The few functions of NVIDIA's driver that are needed. Tests put another object in its place."""
+
+    def __init__(self) -> None:
+        try:
+            lib = ctypes.CDLL(_LIBRARY)
+        except OSError:
+            raise BackendError(_MISSING) from None
+        number, pointer = ctypes.c_uint, ctypes.c_void_p
+        lib.cuLaunchKernel.argtypes = [pointer, *[number] * 7, pointer, pointer, pointer]
+        lib.cuFuncSetAttribute.argtypes = [pointer, ctypes.c_int, ctypes.c_int]
+        self._lib = lib
+        self.launch = lib.cuLaunchKernel
+
+    def load(self, cubin: bytes, name: str, shared: int) -> int:
+        """The handle of a function, on the current context."""
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self.check(self._lib.cuModuleLoadData(ctypes.byref(module), cubin), f"{name} is not loaded")
+        found = self._lib.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
+        self.check(found, f"{name} is not in its binary")
+        if shared > _FREE_SHARED:
+            status = self._lib.cuFuncSetAttribute(function, _SHARED_LIMIT, shared)
+            self.check(status, f"{name} cannot have {shared} bytes of shared memory per block")
+        return function.value or 0
+
+    def check(self, status: int, what: str) -> None:
+        """Raise KernelError unless the status is 0."""
+        if status:
+            raise KernelError(f"{what}: {self.message(status)}")
+
+    def message(self, status: int) -> str:
+        text = ctypes.c_char_p()
+        self._lib.cuGetErrorString(status, ctypes.byref(text))
+        return f"{(text.value or b'unknown error').decode()} ({status})"
+
+
+@functools.cache
+def functions() -> Functions:
+    """Those of this process.
+
+    Raises:
+        BackendError: the driver is not installed.
+    """
+    return Functions()

@@ -13,8 +13,8 @@ Differences from Triton's own decorator, all for kernels that never compile whil
 * Tensors are specialised by dtype and by whether they begin on a 16-byte boundary, as ops do. Their parameters' names
   end in `_ptr`; None is allowed there, and is a constant.
 * Products and sums are not contracted, unless a launch says `enable_fp_fusion=True`.
-* Binaries are kept by content (`cache`), launched without Triton's driver (`launch`), and `no_compile` turns any
-  further compilation into an error.
+* Binaries are kept by content (`cache`), launched without Triton's driver (`launch`), and `binaries.no_compile`
+  turns any further compilation into an error.
 
 With TRITON_INTERPRET=1 in the environment before triton is imported, kernels run in Triton's interpreter, on CPU
 tensors.
@@ -23,8 +23,7 @@ tensors.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from triton import knobs
@@ -32,8 +31,9 @@ from triton.backends.compiler import BaseBackend, GPUTarget
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction, KernelParam, mangle_type
 
-from ...hal.errors import InvalidArgumentError, KernelError
+from ...hal.errors import InvalidArgumentError
 from . import cache, interpreter, launch
+from .binaries import check_may_compile
 
 INTERPRETED = bool(knobs.runtime.interpret)
 
@@ -44,8 +44,6 @@ _OPTIONS = (*DEFAULTS, "maxnreg")
 INTEGERS = {"i8": 7, "i16": 15, "i32": 31, "i64": 63, "u8": 8, "u16": 16, "u32": 32, "u64": 64}
 """Integer types, and the bits of their magnitudes."""
 
-_frozen = ""
-
 if INTERPRETED:
     interpreter.install()
 
@@ -53,29 +51,6 @@ if INTERPRETED:
 def jit(fn: Callable[..., Any]) -> Any:
     """A kernel or a device helper: compiled for the GPU, or run by the interpreter under TRITON_INTERPRET=1."""
     return InterpretedKernel(fn) if INTERPRETED else CompiledKernel(fn)
-
-
-@contextmanager
-def no_compile(because: str = "the warm-up is over") -> Iterator[None]:
-    """In a with block, a launch that would have to compile is an error that names the kernel and its signature.
-
-    Loading a binary that the cache holds is allowed.
-
-    Args:
-        because: why nothing may compile, for the message.
-    """
-    before = _frozen
-    forbid_compiling(because)
-    try:
-        yield
-    finally:
-        forbid_compiling(before)
-
-
-def forbid_compiling(because: str) -> None:
-    """The state behind `no_compile`, for good: what an engine sets after its warm-up. '' allows compiling again."""
-    global _frozen
-    _frozen = because
 
 
 def check_options(kernel: str, options: Mapping[str, Any]) -> None:
@@ -244,8 +219,7 @@ def binary_of(
     name = cache.key(kernel, types, constants, options, arch)
     found = cache.load(name)
     if found is None:
-        if _frozen:
-            raise KernelError(f"{describe(kernel, types, constants, options)} is not compiled, and {_frozen}")
+        check_may_compile(describe(kernel, types, constants, options))
         found = cache.compile_source(_source(kernel, types, constants), GPUTarget("cuda", arch, 32), dict(options))
         cache.store(name, found)
     return found

@@ -18,16 +18,15 @@ from typing import Any
 
 import torch
 
-from ...hal.errors import BackendError, DeviceFaultError, InvalidArgumentError, KernelError
+from ...hal.errors import DeviceFaultError, InvalidArgumentError, KernelError
 from .cache import Binary
+from .driver import functions as driver
 
 # How arguments lie in memory, by Triton's type. Pointers have 8 bytes.
 _LAYOUT = {
     "u1": "?", "i1": "?", "i8": "b", "u8": "B", "i16": "h", "u16": "H", "i32": "i", "u32": "I", "i64": "q", "u64": "Q",
     "fp32": "f", "fp64": "d",
 }  # fmt: skip
-_SHARED_LIMIT = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-_FREE_SHARED = 48 << 10
 _OUT_OF_RESOURCES = 701
 
 
@@ -49,52 +48,6 @@ class Loaded:
     scratch: int
     pick: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None
     binary: Binary
-
-
-class Driver:
-    """The few functions of NVIDIA's driver that are needed. Tests put another one in `driver`'s place."""
-
-    def __init__(self) -> None:
-        try:
-            lib = ctypes.CDLL("libcuda.so.1")
-        except OSError:
-            raise BackendError("NVIDIA's driver is not installed (no libcuda.so.1)") from None
-        number, pointer = ctypes.c_uint, ctypes.c_void_p
-        lib.cuLaunchKernel.argtypes = [pointer, *[number] * 7, pointer, pointer, pointer]
-        lib.cuFuncSetAttribute.argtypes = [pointer, ctypes.c_int, ctypes.c_int]
-        self._lib = lib
-        self.launch = lib.cuLaunchKernel
-
-    def load(self, cubin: bytes, name: str, shared: int) -> int:
-        """The handle of a function, on the current context."""
-        module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        self.check(self._lib.cuModuleLoadData(ctypes.byref(module), cubin), f"{name} is not loaded")
-        found = self._lib.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
-        self.check(found, f"{name} is not in its binary")
-        if shared > _FREE_SHARED:
-            status = self._lib.cuFuncSetAttribute(function, _SHARED_LIMIT, shared)
-            self.check(status, f"{name} cannot have {shared} bytes of shared memory per block")
-        return function.value or 0
-
-    def check(self, status: int, what: str) -> None:
-        """Raise KernelError unless the status is 0."""
-        if status:
-            raise KernelError(f"{what}: {self.message(status)}")
-
-    def message(self, status: int) -> str:
-        text = ctypes.c_char_p()
-        self._lib.cuGetErrorString(status, ctypes.byref(text))
-        return f"{(text.value or b'unknown error').decode()} ({status})"
-
-
-@functools.cache
-def driver() -> Driver:
-    """The driver of this process.
-
-    Raises:
-        BackendError: it is not installed.
-    """
-    return Driver()
 
 
 @functools.cache

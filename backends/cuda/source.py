@@ -10,12 +10,10 @@ torch's current stream of the device and may be captured in a graph.
 from __future__ import annotations
 
 import ctypes
-import functools
 import hashlib
 import json
 import os
 import struct
-import sys
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -25,16 +23,14 @@ from typing import Any
 
 import torch
 
-from ...hal import env
 from ...hal.errors import BackendError, InvalidArgumentError, KernelError
-from . import nvrtc
+from . import binaries, nvrtc
+from .driver import functions as driver
 
 FOLDER = Path(__file__).parent / "source"
 """Where the sources lie."""
 
-_KINDS = {"P": "P", "i": "i", "I": "I", "q": "q", "Q": "Q", "f": "f"}
-_SHARED_LIMIT = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-_FREE_SHARED = 48 << 10
+_LETTERS = "PiIqQf"
 
 
 @dataclass(frozen=True)
@@ -60,12 +56,8 @@ def digest(file: str) -> str:
 
 
 def cache_folder() -> Path:
-    """Where cubins are kept: DEEPINFER_JIT_CACHE_DIR, else the user's cache directory."""
-    root = env.get("DEEPINFER_JIT_CACHE_DIR")
-    base = (
-        Path(str(root)) if root else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "deepinfer", "jit")
-    )
-    return base / "cuda_source"
+    """Where cubins are kept."""
+    return binaries.folder() / "cuda_source"
 
 
 def build(file: str, arch: str, options: tuple[str, ...] = (), folder: Path | None = None) -> Built:
@@ -76,7 +68,7 @@ def build(file: str, arch: str, options: tuple[str, ...] = (), folder: Path | No
         folder: cache to use; None for `cache_folder()`.
 
     Raises:
-        KernelError: the source does not compile, or compiling is forbidden (`jit.no_compile`).
+        KernelError: the source does not compile, or compiling is forbidden (`binaries.no_compile`).
         BackendError: NVRTC is not installed, and the cache has no such cubin.
     """
     text = text_of(file)
@@ -84,9 +76,7 @@ def build(file: str, arch: str, options: tuple[str, ...] = (), folder: Path | No
     known = _cached(folder, file, text, arch, options)
     if known:
         return known
-    jit = sys.modules.get(f"{__package__}.jit")
-    if jit is not None and jit._frozen:
-        raise KernelError(f"{file} ({arch}, {' '.join(options)}) is not compiled, and {jit._frozen}")
+    binaries.check_may_compile(f"{file} ({arch}, {' '.join(options)})")
     cubin, log = nvrtc.compile_text(text, file, arch, options)
     found = nvrtc.resources(log)
     path = folder / _name(file, text, arch, options, nvrtc.version())
@@ -154,9 +144,9 @@ class SourceKernel:
         options: tuple[str, ...] = (),
         archs: tuple[str, ...] = ("sm_90", "sm_100"),
     ) -> None:
-        unknown = set(signature) - set(_KINDS)
+        unknown = set(signature) - set(_LETTERS)
         if unknown:
-            raise InvalidArgumentError("signature", signature, f"letters of {''.join(_KINDS)}")
+            raise InvalidArgumentError("signature", signature, f"letters of {_LETTERS}")
         self.file, self.entry, self.threads, self.shared, self.archs = file, entry, threads, shared, archs
         self.options = (*(f"-D{k}={v}" for k, v in (defines or {}).items()), *options)
         self.signature = signature
@@ -194,14 +184,13 @@ class SourceKernel:
         if current != device:
             torch._C._cuda_setDevice(device)
         try:
-            status = _driver().cuLaunchKernel(
-                function, *grid, self.threads, 1, 1, self.shared, _stream(device), None, buffer[1]
-            )
+            stream = torch._C._cuda_getCurrentRawStream(device)
+            status = driver().launch(function, *grid, self.threads, 1, 1, self.shared, stream, None, buffer[1])
         finally:
             if current != device:
                 torch._C._cuda_setDevice(current)
         if status:
-            raise KernelError(f"{self} with grid {grid} is not launched: {_message(status)}")
+            raise KernelError(f"{self} with grid {grid} is not launched: {driver().message(status)}")
 
     def _buffer(self) -> tuple[Any, Any, Any]:
         """Memory of this thread that the driver reads the arguments from, and the list that points to it."""
@@ -221,43 +210,5 @@ class SourceKernel:
             with torch.cuda.device(device):
                 torch.cuda.current_stream()  # makes torch's context current in this thread
                 built = self.build(f"sm_{major}{minor}")
-                function = _function(built.path.read_bytes(), self.entry)
-                if self.shared > _FREE_SHARED:
-                    status = _driver().cuFuncSetAttribute(function, _SHARED_LIMIT, self.shared)
-                    _ok(status, f"{self}: {self.shared} bytes of shared memory")
-            self._functions[device] = function.value or 0
+                self._functions[device] = driver().load(built.path.read_bytes(), self.entry, self.shared)
             return self._functions[device]
-
-
-def _function(cubin: bytes, entry: str) -> ctypes.c_void_p:
-    module, function = ctypes.c_void_p(), ctypes.c_void_p()
-    _ok(_driver().cuModuleLoadData(ctypes.byref(module), cubin), "cuModuleLoadData")
-    _ok(_driver().cuModuleGetFunction(ctypes.byref(function), module, entry.encode()), f"cuModuleGetFunction {entry}")
-    return function
-
-
-@functools.cache
-def _driver() -> ctypes.CDLL:
-    try:
-        lib = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        raise BackendError("NVIDIA's driver is not installed (no libcuda.so.1)") from None
-    number = ctypes.c_uint
-    lib.cuLaunchKernel.argtypes = [ctypes.c_void_p, *[number] * 7, *[ctypes.c_void_p] * 3]
-    lib.cuFuncSetAttribute.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
-    return lib
-
-
-def _stream(device: int) -> int:
-    return int(torch._C._cuda_getCurrentRawStream(device))
-
-
-def _ok(status: int, what: str) -> None:
-    if status:
-        raise KernelError(f"{what}: {_message(status)}")
-
-
-def _message(status: int) -> str:
-    text = ctypes.c_char_p()
-    _driver().cuGetErrorString(status, ctypes.byref(text))
-    return f"{(text.value or b'unknown error').decode()} ({status})"

@@ -14,7 +14,7 @@ import torch
 import triton.language as tl
 
 import fake_cuda
-from deepinfer.backends.cuda import cache, jit
+from deepinfer.backends.cuda import binaries, cache, jit
 from deepinfer.backends.cuda.jit import jit as kernel
 from deepinfer.hal.errors import DeviceFaultError, InvalidArgumentError, KernelError
 
@@ -120,7 +120,7 @@ def keys() -> object:
 def frozen() -> object:
     """Nothing compiles in `no_compile`, a known signature still runs."""
     scale[(1,)](X, None, OUT, 5, 1)
-    with jit.no_compile("the engine serves"):
+    with binaries.no_compile("the engine serves"):
         scale[(1,)](X, None, OUT, 500, 7)
         message = raised(KernelError, lambda: scale[(1,)](X, None, OUT, 5, 1, BLOCK=512))
     scale[(1,)](X, None, OUT, 5, 1, BLOCK=512)

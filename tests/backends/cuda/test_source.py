@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from deepinfer.backends.cuda import nvrtc, source
+from deepinfer.backends.cuda import binaries, nvrtc, source
 from deepinfer.hal.errors import InvalidArgumentError, KernelError
 
 SCALE = str(Path(__file__).parent / "source" / "scale.cu")
@@ -69,8 +69,7 @@ def test_a_faulty_source_is_named_with_the_compilers_words(tmp_path):
 
 @needs_nvrtc
 def test_nothing_compiles_when_it_is_forbidden(tmp_path):
-    jit = pytest.importorskip("deepinfer.backends.cuda.jit")
-    with jit.no_compile("the warm-up is over"), pytest.raises(KernelError, match="not compiled, and the warm-up"):
+    with binaries.no_compile("the warm-up is over"), pytest.raises(KernelError, match="not compiled, and the warm-up"):
         scale_kernel(11).build("sm_90", tmp_path)
 
 
@@ -96,7 +95,7 @@ def test_wrong_uses_are_named():
 def test_nothing_is_loaded_by_the_import():
     code = (
         "import deepinfer.backends.cuda.source as s; from deepinfer.backends.cuda import nvrtc;"
-        "assert not nvrtc.library.cache_info().currsize and not s._driver.cache_info().currsize;"
+        "assert not nvrtc.library.cache_info().currsize and not s.driver.cache_info().currsize;"
         "import sys; assert 'triton' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
