@@ -10,7 +10,6 @@ copy rate. Times are medians of graph replays; inputs that fit the L2 cache are 
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable
@@ -19,10 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from cuda_rates import Rates, measure_rates, replay_time
+from cuda_rates import Rates, options_of, replay_time, run
 from torch import Tensor
 
-from deepinfer.hal.catalog import CATALOG
 from deepinfer.hal.registry import REGISTRY
 from deepinfer.ops.layouts import LAYOUTS
 from deepinfer.ops.spec import SPECS
@@ -151,26 +149,21 @@ def measure(case: Case, rates: Rates, device: torch.device) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print JSON lines")
-    parser.add_argument("--only", default="", help="cases whose name holds this text")
+    parser = options_of(__doc__)
     parser.add_argument("--kernel", default="", help="pin a kernel, such as cuda or cuda:sm90")
     options = parser.parse_args()
-    if not torch.cuda.is_available():
-        print("needs a GPU that torch can use", file=sys.stderr)
-        return 2
-    device = torch.device("cuda")
-    CATALOG.load("reference")
-    CATALOG.load("cuda")
-    rates = measure_rates()
-    print(json.dumps(rates.record()) if options.json else rates)
-    pin = REGISTRY.pin("sparse_attention", options.kernel) if options.kernel else nullcontext()
-    with REGISTRY.using("cuda", "sm_{}{}".format(*torch.cuda.get_device_capability())), pin:
+
+    def cases(rates: Rates, device: torch.device) -> bool:
+        missed = False
         for case in CASES:
             if options.only in case.label:
                 found = measure(case, rates, device)
                 print(json.dumps(found) if options.json else LINE.format(**found), flush=True)
-    return 0
+                missed |= found["verdict"] == "fail"
+        return missed
+
+    with REGISTRY.pin("sparse_attention", options.kernel) if options.kernel else nullcontext():
+        return run(options.json, cases)
 
 
 if __name__ == "__main__":

@@ -9,18 +9,15 @@ Times are medians of graph replays over sets of inputs that do not fit the L2 ca
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from cuda_rates import Rates, measure_rates, replay_time
+from cuda_rates import Rates, options_of, replay_time, run
 from torch import Tensor
 
-from deepinfer.hal.catalog import CATALOG
-from deepinfer.hal.registry import REGISTRY
 from deepinfer.ops.spec import SPECS
 
 HEADS, WIDTH, PAGE = 32, 68, 128
@@ -123,24 +120,16 @@ def measure(case: Case, rates: Rates, device: torch.device) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print JSON lines")
-    parser.add_argument("--only", default="", help="cases whose name holds this text")
-    options = parser.parse_args()
-    if not torch.cuda.is_available():
-        print("needs a GPU that torch can use", file=sys.stderr)
-        return 2
-    device = torch.device("cuda")
-    CATALOG.load("reference")
-    CATALOG.load("cuda")
-    rates = measure_rates()
-    print(json.dumps(rates.record()) if options.json else rates)
-    with REGISTRY.using("cuda", "sm_{}{}".format(*torch.cuda.get_device_capability())):
+    options = options_of(__doc__).parse_args()
+
+    def cases(rates: Rates, device: torch.device) -> bool:
         for case in CASES:
             if options.only in case.label:
                 found = measure(case, rates, device)
                 print(json.dumps(found) if options.json else LINE.format(**found), flush=True)
-    return 0
+        return False
+
+    return run(options.json, cases)
 
 
 if __name__ == "__main__":

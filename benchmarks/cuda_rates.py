@@ -2,11 +2,14 @@
 
     python benchmarks/cuda_rates.py
 
-Benchmarks print these first, and hold their times against them: cards of one kind differ by some percent.
+Benchmarks print these first, and hold their times against them: cards of one kind differ by some percent. `options_of`
+and `run` are what the benchmarks of CUDA kernels begin with.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -79,6 +82,38 @@ def _timed(run: Callable[[], Any], repeats: int) -> float:
         last.record()
     torch.cuda.synchronize()
     return median(first.elapsed_time(last) * 1000 for first, last in events)
+
+
+def options_of(description: str | None) -> argparse.ArgumentParser:
+    """The options that every benchmark of kernels has."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print JSON lines")
+    parser.add_argument("--only", default="", help="cases whose name holds this text")
+    return parser
+
+
+def run(as_json: bool, measure: Callable[[Rates, torch.device], bool]) -> int:
+    """Print the rates, then measure with the CUDA backend chosen.
+
+    Args:
+        as_json: print JSON lines.
+        measure: prints its cases; whether one missed its bar.
+
+    Returns:
+        Exit status: 0, 1 where a bar was missed, 2 without a GPU.
+    """
+    from deepinfer.hal.catalog import CATALOG
+    from deepinfer.hal.registry import REGISTRY
+
+    if not torch.cuda.is_available():
+        print("needs a GPU that torch can use", file=sys.stderr)
+        return 2
+    CATALOG.load("reference")
+    CATALOG.load("cuda")
+    rates = measure_rates()
+    print(json.dumps(rates.record()) if as_json else rates)
+    with REGISTRY.using("cuda", "sm_{}{}".format(*torch.cuda.get_device_capability())):
+        return int(measure(rates, torch.device("cuda")))
 
 
 def main() -> int:

@@ -11,18 +11,15 @@ past the bar.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from cuda_rates import measure_rates, replay_time
+from cuda_rates import Rates, options_of, replay_time, run
 from torch import Tensor
 
-from deepinfer.hal.catalog import CATALOG
-from deepinfer.hal.registry import REGISTRY
 from deepinfer.ops import sampling as ops
 from deepinfer.ops.sampling import fixed31, inverse_temperature
 
@@ -85,21 +82,12 @@ def cases(rows: int, device: torch.device) -> Iterator[tuple[str, str, list[Call
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print JSON lines")
-    parser.add_argument("--only", default="", help="cases whose name holds this text; the softmax pass always")
+    parser = options_of(f"{__doc__}\nThe softmax pass is measured whatever --only says.")
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 32, 256])
     options = parser.parse_args()
-    if not torch.cuda.is_available():
-        print("needs a GPU that torch can use", file=sys.stderr)
-        return 2
-    device = torch.device("cuda")
-    CATALOG.load("reference")
-    CATALOG.load("cuda")
-    rates = measure_rates()
-    print(json.dumps(rates.record()) if options.json else rates)
-    failed = False
-    with REGISTRY.using("cuda", "sm_{}{}".format(*torch.cuda.get_device_capability())):
+
+    def measure(_: Rates, device: torch.device) -> bool:
+        missed = False
         for rows in options.rows:
             pass_us = 0.0
             for kind, label, calls in cases(rows, device):
@@ -114,8 +102,10 @@ def main() -> int:
                 found = {"case": f"{rows} rows, {kind}, {label}", "us": us, "passes": passes, "bar": verdict}
                 line = "{case:66} {us:8.1f} us, {passes:5.2f} softmax passes  {bar}"
                 print(json.dumps(found) if options.json else line.format(**found), flush=True)
-                failed |= verdict == "fail"
-    return int(failed)
+                missed |= verdict == "fail"
+        return missed
+
+    return run(options.json, measure)
 
 
 if __name__ == "__main__":

@@ -9,18 +9,15 @@ that do not fit the L2 cache together. Exit status 1 below the bar.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from cuda_rates import measure_rates, replay_time
+from cuda_rates import Rates, options_of, replay_time, run
 from torch import Tensor
 
-from deepinfer.hal.catalog import CATALOG
-from deepinfer.hal.registry import REGISTRY
 from deepinfer.ops.spec import SPECS
 
 BAR, JUDGED_US = 0.6, 8.0
@@ -145,27 +142,19 @@ def _call(run: Callable[..., Any], args: tuple[Any, ...], out: Any) -> Callable[
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print JSON lines")
-    parser.add_argument("--only", default="", help="cases whose name holds this text")
-    options = parser.parse_args()
-    if not torch.cuda.is_available():
-        print("needs a GPU that torch can use", file=sys.stderr)
-        return 2
-    device = torch.device("cuda")
-    CATALOG.load("reference")
-    CATALOG.load("cuda")
-    rates = measure_rates()
-    print(json.dumps(rates.record()) if options.json else rates)
-    failed = False
-    with REGISTRY.using("cuda", "sm_{}{}".format(*torch.cuda.get_device_capability())):
+    options = options_of(__doc__).parse_args()
+
+    def cases(rates: Rates, device: torch.device) -> bool:
+        missed = False
         for label, op, make in CASES:
             if options.only in f"{op}, {label}":
                 found = measure(label, op, make, rates.copy, device)
                 line = "{case:48} {us:8.1f} us, floor {floor_us:7.1f}, share {share:.2f}  {bar}"
                 print(json.dumps(found) if options.json else line.format(**found), flush=True)
-                failed |= found["bar"] == "fail"
-    return int(failed)
+                missed |= found["bar"] == "fail"
+        return missed
+
+    return run(options.json, cases)
 
 
 if __name__ == "__main__":
