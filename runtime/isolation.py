@@ -29,7 +29,7 @@ class Isolation:
 
     Args:
         distrusted: keys of requests that failed on their own since one got through, in searches before this one too;
-            kept up here. They are no witnesses, so that a caller who goes on after an error meets others.
+            kept up here. They are the last witnesses, so that a caller who goes on after an error meets others.
 
     Attributes:
         healthy: whether some request got through since the step failed, so that the machine works.
@@ -86,9 +86,12 @@ class Isolation:
         """Tries one of the other requests. False when there are none, or enough have failed already."""
         if self._witnesses == MOST_WITNESSES:
             return False
-        witness = next((one for one in others if one.key not in self._distrusted), None)
-        if witness is None:
+        failed = {one.key for one, _ in self.failed}
+        able = [one for one in others if one.key not in failed]
+        if not able:
             return False
+        # One that failed in a search before this may only have met a passing fault: it comes last, but it comes.
+        witness = min(able, key=lambda one: one.key in self._distrusted)
         self._witnesses += 1
         self._goals[witness.key] = witness.computed + 1
         self._groups.append([witness])

@@ -335,6 +335,32 @@ def test_a_text_that_cannot_be_made_ends_its_own_request_only() -> None:
         assert tokens(outputs[(i, 0)]) == tokens(alone([4 + i], SamplingParams(**PARAMS)))
 
 
+def test_a_request_that_met_a_passing_fault_is_a_witness_again() -> None:
+    """The bad ones fill every step, and the only good one had failed alone: nobody else could ever show their guilt."""
+    engine = engine_with(poisoned(0, 1, 2), max_tokens=4, max_requests=4)
+    engine.executor.raise_at = [5]  # type: ignore[attr-defined]
+    prompts = [[2], [2], [2, 2], [2]]
+    for i, prompt in enumerate(prompts):
+        engine.add_request(None, i, SamplingParams(**PARAMS), prompt)
+        if i == 1:
+            engine.step()
+    outputs: list[Any] = []
+    for _ in range(60):
+        try:
+            outputs += engine.step()
+        except RuntimeError:  # the first search ends so, and the caller goes on
+            continue
+        if not engine.has_unfinished_requests():
+            break
+    assert {o.request_id: o.finish_reason for o in outputs if o.finished} == {
+        0: "error",
+        1: "error",
+        2: "error",
+        3: "length",
+    }
+    assert bits([o for o in outputs if o.request_id == 3]) == bits(alone(prompts[3], SamplingParams(**PARAMS)))
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_any_mix_of_bad_requests_and_passing_faults(data: st.DataObject) -> None:
