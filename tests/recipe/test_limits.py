@@ -42,11 +42,16 @@ def test_each_input_can_be_read(name: str) -> None:
     limit.read(limit.make(50))
 
 
-def test_growth_tells_quadratic_from_linear() -> None:
-    def wait(size: int, power: int) -> None:
-        for _ in range(size**power):
-            pass
+def test_growth_tells_quadratic_from_linear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that work alone moves: on a machine's, another process may halve or double a measurement."""
+    now = 0.0
+    monkeypatch.setattr(benchmark.time, "process_time", lambda: now)
 
-    linear = benchmark.measure(benchmark.Limit(50_000, lambda size: "x" * size, lambda text: wait(len(text), 1)))
-    quadratic = benchmark.measure(benchmark.Limit(150, lambda size: "x" * size, lambda text: wait(len(text), 2)))
+    def work(size: int, power: int) -> None:
+        nonlocal now
+        now += size**power * 1e-7
+
+    linear = benchmark.measure(benchmark.Limit(50_000, lambda size: "x" * size, lambda text: work(len(text), 1)))
+    quadratic = benchmark.measure(benchmark.Limit(150, lambda size: "x" * size, lambda text: work(len(text), 2)))
     assert linear.growth < 8 < quadratic.growth
+    assert linear.growth == pytest.approx(4) and quadratic.growth == pytest.approx(16)
