@@ -16,6 +16,10 @@ from ...hal.errors import KernelError
 _frozen = ""
 
 
+class CacheWarning(UserWarning):
+    """An entry of a cache was damaged and is made anew, or the cache cannot be written."""
+
+
 def folder() -> Path:
     """Root of the caches: DEEPINFER_JIT_CACHE_DIR, else `deepinfer/jit` in the user's cache directory."""
     chosen = env.get("DEEPINFER_JIT_CACHE_DIR")

@@ -32,6 +32,7 @@ from triton.runtime.jit import DependenciesFinder
 
 from ...hal.errors import KernelError
 from . import binaries
+from .binaries import CacheWarning
 
 FORMAT = 1
 """Changes when entries of an older version must not be read."""
@@ -40,10 +41,6 @@ compilations = 0
 """How many kernels this process compiled."""
 
 _compiling = threading.RLock()
-
-
-class CacheWarning(UserWarning):
-    """An entry of the cache was damaged and is made anew, or the cache cannot be written."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,9 @@ from ...hal.errors import BackendError, KernelError
 _LIBRARY = "libcuda.so.1"
 _MISSING = f"NVIDIA's driver is not installed (no {_LIBRARY})"
 _SHARED_LIMIT = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-_FREE_SHARED = 48 << 10
+REFUSED = (1, 98, 701)
+"""What `cuLaunchKernel` gives where a launch is at fault and not the device: an invalid value, an invalid function, and
+more resources than there are."""
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 
 
@@ -71,14 +73,23 @@ class Functions:
         self.launch = lib.cuLaunchKernel
 
     def load(self, cubin: bytes, name: str, shared: int) -> int:
-        """The handle of a function, on the current context."""
+        """The handle of a function, on the current context.
+
+        Args:
+            shared: bytes of dynamic shared memory that it is launched with.
+
+        Raises:
+            KernelError: the device refuses the binary, or has less shared memory than this and its static memory.
+        """
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self.check(self._lib.cuModuleLoadData(ctypes.byref(module), cubin), f"{name} is not loaded")
         found = self._lib.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
         self.check(found, f"{name} is not in its binary")
-        if shared > _FREE_SHARED:
+        if shared:
+            # What a kernel has without asking is 48 KiB less its static shared memory, so whether it has to ask is no
+            # matter of `shared` alone.
             status = self._lib.cuFuncSetAttribute(function, _SHARED_LIMIT, shared)
-            self.check(status, f"{name} cannot have {shared} bytes of shared memory per block")
+            self.check(status, f"{name} cannot have {shared} bytes of dynamic shared memory per block")
         return function.value or 0
 
     def check(self, status: int, what: str) -> None:

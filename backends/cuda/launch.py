@@ -20,6 +20,7 @@ import torch
 
 from ...hal.errors import DeviceFaultError, InvalidArgumentError, KernelError
 from .cache import Binary
+from .driver import REFUSED
 from .driver import functions as driver
 
 # How arguments lie in memory, by Triton's type. Pointers have 8 bytes.
@@ -27,7 +28,6 @@ _LAYOUT = {
     "u1": "?", "i1": "?", "i8": "b", "u8": "B", "i16": "h", "u16": "H", "i32": "i", "u32": "I", "i64": "q", "u64": "Q",
     "fp32": "f", "fp64": "d",
 }  # fmt: skip
-_OUT_OF_RESOURCES = 701
 
 
 @dataclass(frozen=True)
@@ -236,6 +236,6 @@ def _failed(status: int, found: Loaded, grid: tuple[int, int, int], device: int)
     what = (
         f"{name} with grid {grid}, {found.threads} threads and {found.shared} bytes of shared memory on cuda:{device}"
     )
-    if status in (1, 98, _OUT_OF_RESOURCES):
+    if status in REFUSED:
         raise KernelError(f"{what} cannot be launched: {message}")
     raise DeviceFaultError(f"{what} was not launched: {message}")

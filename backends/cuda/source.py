@@ -9,6 +9,7 @@ torch's current stream of the device and may be captured in a graph.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import json
@@ -16,6 +17,7 @@ import os
 import struct
 import tempfile
 import threading
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +25,10 @@ from typing import Any
 
 import torch
 
-from ...hal.errors import BackendError, InvalidArgumentError, KernelError
+from ...hal.errors import BackendError, DeviceFaultError, InvalidArgumentError, KernelError
 from . import binaries, nvrtc
+from .binaries import CacheWarning
+from .driver import REFUSED
 from .driver import functions as driver
 
 FOLDER = Path(__file__).parent / "source"
@@ -38,10 +42,12 @@ class Built:
     """A compiled source.
 
     Attributes:
-        path: the cubin. resources: what each kernel of it needs.
+        path: where the cubin is kept. cubin: its bytes.
+        resources: what each kernel of it needs.
     """
 
     path: Path
+    cubin: bytes
     resources: dict[str, nvrtc.Resources]
 
 
@@ -78,11 +84,9 @@ def build(file: str, arch: str, options: tuple[str, ...] = (), folder: Path | No
         return known
     binaries.check_may_compile(f"{file} ({arch}, {' '.join(options)})")
     cubin, log = nvrtc.compile_text(text, file, arch, options)
-    found = nvrtc.resources(log)
-    path = folder / _name(file, text, arch, options, nvrtc.version())
-    _write(path.with_suffix(".json"), json.dumps({k: vars(v) for k, v in found.items()}).encode())
-    _write(path, cubin)
-    return Built(path, found)
+    built = Built(folder / _name(file, text, arch, options, nvrtc.version()), cubin, nvrtc.resources(log))
+    _store(built)
+    return built
 
 
 def _cached(folder: Path, file: str, text: str, arch: str, options: tuple[str, ...]) -> Built | None:
@@ -91,13 +95,55 @@ def _cached(folder: Path, file: str, text: str, arch: str, options: tuple[str, .
         versions = [nvrtc.version()]
     except BackendError:
         pattern = _name(file, text, arch, options, "*")
-        versions = [path.name.split(".nvrtc")[1].removesuffix(".cubin") for path in sorted(folder.glob(pattern))[-1:]]
+        versions = [path.name.split(".nvrtc")[1].removesuffix(".cubin") for path in sorted(folder.glob(pattern))[::-1]]
     for version in versions:
-        path = folder / _name(file, text, arch, options, version)
-        if path.is_file() and path.with_suffix(".json").is_file():
-            report = json.loads(path.with_suffix(".json").read_text())
-            return Built(path, {k: nvrtc.Resources(**v) for k, v in report.items()})
+        found = _load(folder / _name(file, text, arch, options, version))
+        if found:
+            return found
     return None
+
+
+def _load(path: Path) -> Built | None:
+    """A kept cubin; None where there is none. A damaged one is removed with a warning."""
+    report = path.with_suffix(".json")
+    try:
+        facts = json.loads(report.read_text(encoding="utf-8"))
+        cubin = path.read_bytes()
+        found = Built(path, cubin, {k: nvrtc.Resources(**v) for k, v in facts["resources"].items()})
+        if facts["digest"] == _digest(cubin, found.resources):
+            return found
+        problem = "its digest is another"
+    except (FileNotFoundError, NotADirectoryError):
+        return None  # of two files that are written one after the other, one can be missing
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        problem = f"{type(error).__name__}: {error}"
+    warnings.warn(f"cached kernel {path} is damaged ({problem}) and is made anew", CacheWarning, stacklevel=2)
+    for part in (path, report):
+        with contextlib.suppress(OSError):
+            part.unlink()
+    return None
+
+
+def _store(built: Built) -> None:
+    """Keep a cubin and its report; an unwritable cache is warned of."""
+    facts = {
+        "resources": {name: vars(needs) for name, needs in built.resources.items()},
+        "digest": _digest(built.cubin, built.resources),
+    }
+    try:
+        _write(built.path.with_suffix(".json"), json.dumps(facts).encode())
+        _write(built.path, built.cubin)
+    except OSError as error:
+        warnings.warn(
+            f"kernels cannot be kept in {built.path.parent}: {error}; set DEEPINFER_JIT_CACHE_DIR",
+            CacheWarning,
+            stacklevel=2,
+        )
+
+
+def _digest(cubin: bytes, resources: dict[str, nvrtc.Resources]) -> str:
+    facts = json.dumps({name: vars(needs) for name, needs in sorted(resources.items())}, sort_keys=True)
+    return hashlib.sha256(facts.encode() + cubin).hexdigest()
 
 
 def _name(file: str, text: str, arch: str, options: tuple[str, ...], version: str) -> str:
@@ -112,6 +158,8 @@ def _write(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(name, path)
     except BaseException:
         os.unlink(name)
@@ -172,7 +220,7 @@ class SourceKernel:
 
         Raises:
             InvalidArgumentError: an argument does not fit its type.
-            KernelError: the kernel cannot be built, loaded or launched.
+            KernelError: the kernel cannot be built, loaded or launched. DeviceFaultError: the device had failed before.
         """
         function = self._functions.get(device) or self._load(device)
         buffer = self._local.__dict__.get("buffer") or self._buffer()
@@ -190,7 +238,8 @@ class SourceKernel:
             if current != device:
                 torch._C._cuda_setDevice(current)
         if status:
-            raise KernelError(f"{self} with grid {grid} is not launched: {driver().message(status)}")
+            failed = KernelError if status in REFUSED else DeviceFaultError
+            raise failed(f"{self} with grid {grid} is not launched: {driver().message(status)}")
 
     def _buffer(self) -> tuple[Any, Any, Any]:
         """Memory of this thread that the driver reads the arguments from, and the list that points to it."""
@@ -210,5 +259,5 @@ class SourceKernel:
             with torch.cuda.device(device):
                 torch.cuda.current_stream()  # makes torch's context current in this thread
                 built = self.build(f"sm_{major}{minor}")
-                self._functions[device] = driver().load(built.path.read_bytes(), self.entry, self.shared)
+                self._functions[device] = driver().load(built.cubin, self.entry, self.shared)
             return self._functions[device]

@@ -5,6 +5,7 @@
 // Shared memory starts full of garbage. A barrier that not everyone reaches ends the process with a message.
 
 #pragma once
+#undef _FORTIFY_SOURCE  // its longjmp takes a switch to another stack for a jump to a frame that is gone, and aborts
 #include <setjmp.h>
 #include <ucontext.h>
 
@@ -62,14 +63,16 @@ struct Cta {
 struct Fibre {
     jmp_buf at;
     ucontext_t context;
-    std::unique_ptr<char[]> stack;
     Cta* cta;
     int thread;
+    const Barrier* at_barrier = nullptr;  // waits until its generation is another than `seen`
+    unsigned seen = 0;
     bool started = false, done = false;
 };
 
 static std::vector<std::unique_ptr<Cta>> ctas;  // of the running cluster
 static std::vector<Fibre> fibres;
+static std::vector<std::unique_ptr<char[]>> stacks;  // of fibres; kept, since to make them took most of the time
 static Fibre* current;
 static jmp_buf scheduler;
 static Barrier cluster_barrier;
@@ -85,7 +88,9 @@ static void wait(Barrier& barrier, unsigned members) {
     if (++barrier.arrived == members) {
         barrier.arrived = 0, barrier.generation++;
     } else {
-        while (barrier.generation == mine) yield();
+        current->at_barrier = &barrier, current->seen = mine;
+        yield();
+        current->at_barrier = nullptr;
     }
 }
 static const unsigned* exchange(unsigned value) {
@@ -118,7 +123,7 @@ static void run_cluster(unsigned first, unsigned count, int threads, size_t byte
     for (size_t i = 0; i < fibres.size(); i++) {
         Fibre& f = fibres[i];
         f.cta = ctas[i / threads].get(), f.thread = (int)(i % threads);
-        f.stack = std::make_unique<char[]>(STACK);
+        if (i == stacks.size()) stacks.emplace_back(new char[STACK]);
         order.push_back((int)i);
     }
     unsigned state = seed * 2654435761u + 12345;
@@ -131,7 +136,7 @@ static void run_cluster(unsigned first, unsigned count, int threads, size_t byte
         const unsigned long before = progress;
         for (int i : order) {
             Fibre& f = fibres[i];
-            if (f.done) continue;
+            if (f.done || (f.at_barrier && f.at_barrier->generation == f.seen)) continue;
             current = &f;
             if (_setjmp(scheduler)) {
                 if (current->done) left--;
@@ -140,7 +145,7 @@ static void run_cluster(unsigned first, unsigned count, int threads, size_t byte
             if (f.started) _longjmp(f.at, 1);
             f.started = true;
             getcontext(&f.context);
-            f.context.uc_stack.ss_sp = f.stack.get(), f.context.uc_stack.ss_size = STACK, f.context.uc_link = nullptr;
+            f.context.uc_stack.ss_sp = stacks[i].get(), f.context.uc_stack.ss_size = STACK, f.context.uc_link = nullptr;
             makecontext(&f.context, enter, 0);
             swapcontext(&home, &f.context);
         }

@@ -1,5 +1,6 @@
 """CUDA C++ sources: building without a GPU, the cache, and launching with one."""
 
+import ctypes
 import importlib.util
 import subprocess
 import sys
@@ -8,10 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from deepinfer.backends.cuda import binaries, nvrtc, source
+import fake_cuda
+from deepinfer.backends.cuda import binaries, driver, nvrtc, source
 from deepinfer.hal.errors import InvalidArgumentError, KernelError
 
 SCALE = str(Path(__file__).parent / "source" / "scale.cu")
+SHARED = str(Path(__file__).parent / "source" / "shared.cu")
 SPEC = importlib.util.find_spec("nvidia")
 needs_nvrtc = pytest.mark.skipif(SPEC is None, reason="nvidia-cuda-nvrtc is not installed")
 
@@ -60,6 +63,65 @@ def test_a_cubin_made_elsewhere_serves_without_the_compiler(tmp_path, monkeypatc
         scale_kernel(5).build("sm_90", tmp_path)
 
 
+def spoil(what: str, cubin: Path) -> None:
+    """A cubin and its report, damaged."""
+    report, data = cubin.with_suffix(".json"), cubin.read_bytes()
+    if what == "another byte":
+        cubin.write_bytes(data[:900] + bytes([data[900] ^ 1]) + data[901:])
+    elif what == "cut":
+        cubin.write_bytes(data[: len(data) // 2])
+    elif what == "empty":
+        cubin.write_bytes(b"")
+    elif what == "another cubin":
+        cubin.write_bytes(scale_kernel(2).build("sm_90", cubin.parent).cubin)
+    elif what == "other resources":
+        report.write_text(report.read_text().replace('"spills": 0', '"spills": 4'))
+    elif what == "no digest":
+        report.write_text("{}")
+    else:
+        report.write_text(report.read_text()[:-9])
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    "what", ["another byte", "cut", "empty", "another cubin", "other resources", "no digest", "half a report"]
+)
+def test_a_damaged_cubin_is_made_anew_with_a_warning(tmp_path, what):
+    made = scale_kernel().build("sm_90", tmp_path)
+    spoil(what, made.path)
+    with pytest.warns(binaries.CacheWarning, match=rf"{made.path.name} is damaged .* is made anew"):
+        assert scale_kernel().build("sm_90", tmp_path) == made
+    assert scale_kernel().build("sm_90", tmp_path) == made, "and kept: there is no second warning"
+
+
+@needs_nvrtc
+def test_a_damaged_cubin_made_elsewhere_is_not_loaded(tmp_path, monkeypatch):
+    spoil("another byte", scale_kernel().build("sm_90", tmp_path).path)
+
+    def missing():
+        raise source.BackendError("NVRTC is not installed")
+
+    monkeypatch.setattr(nvrtc, "version", missing)
+    with pytest.warns(binaries.CacheWarning, match="damaged"), pytest.raises(source.BackendError):
+        scale_kernel().build("sm_90", tmp_path)
+
+
+@needs_nvrtc
+def test_half_an_entry_is_made_anew(tmp_path):
+    made = scale_kernel().build("sm_90", tmp_path)
+    for part in (made.path, made.path.with_suffix(".json")):
+        part.unlink()
+        assert scale_kernel().build("sm_90", tmp_path) == made
+
+
+@needs_nvrtc
+def test_a_cache_that_cannot_be_written_is_warned_of(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.warns(binaries.CacheWarning, match="set DEEPINFER_JIT_CACHE_DIR"):
+        assert scale_kernel().build("sm_90", blocked).cubin[:4] == b"\x7fELF"
+
+
 @needs_nvrtc
 def test_a_faulty_source_is_named_with_the_compilers_words(tmp_path):
     with pytest.raises(KernelError, match=r"scale\.cu does not compile for sm_90a:[\s\S]*FACTOR"):
@@ -83,6 +145,23 @@ ptxas info    : Compiling entry function 'b' for 'sm_90a'
     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 ptxas info    : Used 10 registers, used 0 barriers"""
     assert nvrtc.resources(log) == {"a": nvrtc.Resources(168, 32, 8, 1024), "b": nvrtc.Resources(10, 0, 0, 0)}
+
+
+@pytest.mark.parametrize("static", [0, 4656])
+@pytest.mark.parametrize("dynamic", [0, 1, (48 << 10) - 4656, 48 << 10, (48 << 10) + 1, 200 << 10])
+def test_shared_memory_is_asked_for_whatever_the_static_is(monkeypatch, static, dynamic):
+    """48 KiB, as top-k wants for k = 2,048, beside static memory were refused: 'invalid argument'."""
+    library = fake_cuda.Library(static)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
+    functions = driver.Functions()
+    handle = functions.load(b"cubin", "kernel", dynamic)
+    assert functions.launch(handle, 1, 1, 1, 32, 1, 1, dynamic, None, None, None) == 0
+
+
+def test_more_shared_memory_than_there_is_is_refused(monkeypatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: fake_cuda.Library(4656))
+    with pytest.raises(KernelError, match="kernel cannot have 230000 bytes of dynamic shared memory per block"):
+        driver.Functions().load(b"cubin", "kernel", 230000)
 
 
 def test_wrong_uses_are_named():
@@ -122,3 +201,19 @@ def test_launches_on_the_current_stream_and_in_a_graph():
     assert torch.equal(out, x * 3 + 2)
     with pytest.raises(KernelError, match="not launched"):
         kernel.launch((16, 1 << 20, 1), 0, x.data_ptr(), out.data_ptr(), 2.0, 1000)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shared", [8, (48 << 10) - 1024, (48 << 10) - 1016, 48 << 10, (48 << 10) + 8, 200 << 10])
+def test_static_and_dynamic_shared_memory_together(shared):
+    kernel = source.SourceKernel(SHARED, "last_word", "Pi", threads=64, shared=shared)
+    out = torch.zeros(2, dtype=torch.int32, device="cuda")
+    kernel.launch((1, 1, 1), 0, out.data_ptr(), shared // 4)
+    assert out.tolist() == [255 + 7, shared // 4 - 1 + 7]
+
+
+@pytest.mark.gpu
+def test_too_much_shared_memory_is_named():
+    kernel = source.SourceKernel(SHARED, "last_word", "Pi", threads=64, shared=227 << 10)
+    with pytest.raises(KernelError, match="last_word cannot have 232448 bytes of dynamic shared memory"):
+        kernel.launch((1, 1, 1), 0, 0, 4)

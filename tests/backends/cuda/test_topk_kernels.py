@@ -29,6 +29,18 @@ def ints(*values: int) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.int32)
 
 
+def few(args: tuple[Any, ...], most: int = 13) -> tuple[Any, ...]:
+    """On a CPU, of a call with many rows some: each is a program of its own, and conformance runs them all on a GPU.
+
+    Evenly spaced, so the first and the last, and some of the short ones.
+    """
+    rows = len(args[0])
+    if rows <= most or DEVICE.type != "cpu":
+        return args
+    chosen = torch.linspace(0, rows - 1, most).long()
+    return tuple(a[chosen] if isinstance(a, torch.Tensor) else a for a in args)
+
+
 # ---- the op, as it is dispatched ------------------------------------------------------------------------------------
 
 
@@ -38,12 +50,12 @@ def ints(*values: int) -> torch.Tensor:
     ["no rows", "no lanes", "NaN, inf", "more wanted", "few winners", "equal in", "candidate", "real k, long"],
 )
 def test_topk_samples(label: str, variant: str) -> None:
-    assert_kept("topk_select", sample("topk_select", label).args, variant)
+    assert_kept("topk_select", few(sample("topk_select", label).args), variant)
 
 
 @pytest.mark.parametrize("label", ["no rows", "no lanes", "lengths around", "NaN and", "real block", "real k"])
 def test_block_samples(label: str) -> None:
-    assert_kept("block_select", sample("block_select", label).args)
+    assert_kept("block_select", few(sample("block_select", label).args))
 
 
 @pytest.mark.parametrize("seen", [0, 1, 15, 16, 17, 127, 128, 129, 300])
@@ -67,7 +79,9 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
     if compiler is None:
         pytest.skip("needs g++")
     path = tmp_path_factory.mktemp("topk") / "topk.so"
-    command = [compiler, "-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", f"-I{SUPPORT}", f"-I{FOLDER}"]
+    # Some systems' compilers fortify by themselves, and then the fibres' jumps ended the process.
+    options = ["-std=c++17", "-O1", "-D_FORTIFY_SOURCE=2", "-ffp-contract=off", "-shared", "-fPIC"]
+    command = [compiler, *options, f"-I{SUPPORT}", f"-I{FOLDER}"]
     subprocess.run([*command, "-o", str(path), str(SUPPORT / "topk_emulated.cpp")], check=True)
     library = ctypes.CDLL(str(path))
     library.topk_emulated.restype = ctypes.c_bool
@@ -128,7 +142,7 @@ def test_source_on_adversarial_rows(emulated: Any, name: str, case: str) -> None
 
 @pytest.mark.parametrize("label", ["NaN, inf", "more wanted", "few winners", "equal in", "candidate", "real k, many"])
 def test_source_on_samples(emulated: Any, label: str) -> None:
-    scores, visible, k, blocks, size = sample("topk_select", label).args
+    scores, visible, k, blocks, size = few(sample("topk_select", label).args)
     want = reference.topk_select(scores, visible, k, blocks, size, None)
     for name in F32 if scores.dtype == torch.float32 else BF16[:3]:
         assert torch.equal(emulated(name, scores, visible, k, blocks, size, 0), want), name
@@ -136,7 +150,7 @@ def test_source_on_samples(emulated: Any, label: str) -> None:
 
 @pytest.mark.parametrize("label", ["no lanes", "lengths around", "NaN and", "real block", "real k"])
 def test_source_on_block_samples(emulated: Any, label: str) -> None:
-    scores, visible, size, k = sample("block_select", label).args
+    scores, visible, size, k = few(sample("block_select", label).args)
     want = reference.block_select(scores, visible, size, k, None)
     assert torch.equal(emulated("stream_blocks_1", scores, visible, k, None, size, 2), want)
 
