@@ -72,7 +72,15 @@ def exp2(x):
 
 
 @jit
-def _log2_tail(k, f):
+def split_binade(x):
+    """x = 2^k * (1 + f), 1 + f in [sqrt(1/2), sqrt(2)): k (int32) and f, both exact. x positive and normal."""
+    b = float_bits(x)
+    k = (b - _SQRT_HALF_BITS) >> 23
+    return k, bits_float(b - (k << 23)) - 1.0
+
+
+@jit
+def log2_tail(k, f):
     """k + f * Q(f)."""
     r = f * _L8
     r = (r + _L7) * f
@@ -89,18 +97,15 @@ def _log2_tail(k, f):
 @jit
 def log2(x):
     """log2 of positive normal fp32; exact at powers of two."""
-    b = float_bits(x)
-    k = (b - _SQRT_HALF_BITS) >> 23
-    return _log2_tail(k, bits_float(b - (k << 23)) - 1.0)
+    k, f = split_binade(x)
+    return log2_tail(k, f)
 
 
 @jit
 def minus_log2_one_minus(v):
     """-log2(1 - v) for fp32 v in [2**-33, 1 - 2**-24], without cancellation for small v."""
-    b = float_bits(1.0 - v)
-    k = (b - _SQRT_HALF_BITS) >> 23
-    f = tl.where(k == 0, 0.0 - v, bits_float(b - (k << 23)) - 1.0)
-    return 0.0 - _log2_tail(k, f)
+    k, f = split_binade(1.0 - v)
+    return 0.0 - log2_tail(k, tl.where(k == 0, 0.0 - v, f))
 
 
 @jit
