@@ -65,7 +65,9 @@ def select_kernel(
     scores_ptr,
     visible_ptr,
     blocks_ptr,
+    row_seq_ptr,
     out_ptr,
+    chosen_ptr,
     lanes: tl.int64,
     k,
     block_size,
@@ -75,11 +77,17 @@ def select_kernel(
     PASSES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """One row: the k best of its visible lanes. With FORMAT 2, lanes are blocks of `block_size` entries."""
+    """One row: the k best of its visible lanes. With FORMAT 2, lanes are blocks of `block_size` entries.
+
+    Args:
+        row_seq_ptr: rows of sequence -1 see nothing; or None. chosen_ptr: for the scores of what is chosen; or None.
+    """
     row = tl.program_id(0).to(tl.int64)
     place = tl.arange(0, BLOCK).to(tl.int64)
     digit = tl.arange(0, 256)
     visible = tl.maximum(tl.load(visible_ptr + row), 0).to(tl.int64)
+    if row_seq_ptr is not None:
+        visible = tl.where(tl.load(row_seq_ptr + row) < 0, 0, visible)
     if FORMAT == 2:
         visible = (visible + block_size - 1) // block_size
     if HAS_BLOCKS:
@@ -116,6 +124,8 @@ def select_kernel(
         take = (seen & (value > border)) | (tie & (rank <= left))
         at = taken + tl.cumsum(take.to(tl.int32), 0) - 1
         tl.store(out_ptr + row * k + at, entry.to(tl.int32), mask=take)
+        if chosen_ptr is not None:
+            tl.store(chosen_ptr + row * k + at, tl.load(scores_ptr + row * lanes + lane, mask=take, other=0), mask=take)
         left -= tl.minimum(tl.sum(tie.to(tl.int32)), left)
         taken += tl.sum(take.to(tl.int32))
         lane += BLOCK
@@ -161,20 +171,33 @@ def _output(rows: int, k: int, like: Tensor, out: Tensor | None) -> Tensor:
     return torch.empty((rows, k), dtype=torch.int32, device=like.device) if out is None else out
 
 
+def select(
+    scores: Tensor, visible: Tensor, k: int, blocks: Tensor | None, block_size: int, out: Tensor,
+    row_seq: Tensor | None = None, chosen: Tensor | None = None,
+) -> None:  # fmt: skip
+    """`topk_select` in Triton into `out`.
+
+    Args:
+        row_seq: i32 [T]; rows of sequence -1 see nothing. chosen: [T, k] of the scores' dtype, for what is chosen.
+    """
+    rows, lanes = scores.shape
+    if not rows:
+        return
+    wide = scores.dtype == torch.float32
+    words = torch.int32 if wide else torch.int16
+    select_kernel[(rows,)](
+        scores.view(words), visible, blocks, row_seq, out, None if chosen is None else chosen.view(words), lanes, k,
+        block_size, 0 if blocks is None else blocks.shape[1], FORMAT=0 if wide else 1, HAS_BLOCKS=blocks is not None,
+        PASSES=4 if wide else 2, BLOCK=_tile(lanes), num_warps=8,
+    )  # fmt: skip
+
+
 @kernel("topk_select", version=0)
 def topk_select(
     scores: Tensor, visible: Tensor, k: int, blocks: Tensor | None, block_size: int, out: Tensor | None
 ) -> Tensor:
-    rows, lanes = scores.shape
-    out = _output(rows, k, scores, out)
-    wide = scores.dtype == torch.float32
-    words = scores.view(torch.int32 if wide else torch.int16)
-    count = 0 if blocks is None else blocks.shape[1]
-    if rows:
-        select_kernel[(rows,)](
-            words, visible, blocks, out, lanes, k, block_size, count, FORMAT=0 if wide else 1,
-            HAS_BLOCKS=blocks is not None, PASSES=4 if wide else 2, BLOCK=_tile(lanes), num_warps=8,
-        )  # fmt: skip
+    out = _output(scores.shape[0], k, scores, out)
+    select(scores, visible, k, blocks, block_size, out)
     return out
 
 
@@ -201,7 +224,7 @@ def block_select(
         )
     if rows:
         select_kernel[(rows,)](
-            images, visible, None, out, count, k, block_size, 0, FORMAT=2, HAS_BLOCKS=False, PASSES=2,
+            images, visible, None, None, out, None, count, k, block_size, 0, FORMAT=2, HAS_BLOCKS=False, PASSES=2,
             BLOCK=_tile(count), num_warps=8,
         )  # fmt: skip
     return out
@@ -223,7 +246,7 @@ def _items(k: int, ctas: int) -> int:
 def source_kernel(shape: str, form: str, ctas: int, k: int) -> SourceKernel:
     """A kernel of `source/topk.cu` with room for k in its list."""
     return SourceKernel(
-        "topk.cu", f"{shape}_{form}_{ctas}", "PPPPiiiii", threads=_THREADS[shape], shared=8 * _items(k, ctas)
+        "topk.cu", f"{shape}_{form}_{ctas}", "PPPPPPiiiii", threads=_THREADS[shape], shared=8 * _items(k, ctas)
     )
 
 
@@ -245,14 +268,16 @@ def shape_of(rows: int, lanes: int, form: str, k: int) -> tuple[str, int]:
     return ("long" if form == "bf16" and rows <= 132 and lanes > 16384 else "stream"), 1
 
 
-def _launch(
-    form: str, scores: Tensor, visible: Tensor, k: int, blocks: Tensor | None, size: int, out: Tensor
-) -> Tensor:
+def launch_source(
+    form: str, scores: Tensor, visible: Tensor, k: int, blocks: Tensor | None, size: int, out: Tensor,
+    row_seq: Tensor | None = None, chosen: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """`topk_select` ('f32', 'bf16') or `block_select` ('blocks') by `source/topk.cu`; arguments as of `select`."""
     rows, lanes = scores.shape
     if rows:
         shape, ctas = shape_of(rows, lanes // size if form == "blocks" else lanes, form, k)
-        ids, count = (0, 0) if blocks is None else (blocks.data_ptr(), blocks.shape[1])
-        pointers = scores.data_ptr(), visible.data_ptr(), ids, out.data_ptr()
+        count = 0 if blocks is None else blocks.shape[1]
+        pointers = [0 if t is None else t.data_ptr() for t in (scores, visible, blocks, row_seq, out, chosen)]
         source_kernel(shape, form, ctas, k).launch(
             (rows * ctas, 1, 1), scores.device.index, *pointers, lanes, k, size, count, _items(k, ctas)
         )
@@ -264,12 +289,12 @@ def topk_select_source(
     scores: Tensor, visible: Tensor, k: int, blocks: Tensor | None, block_size: int, out: Tensor | None
 ) -> Tensor:
     form = "f32" if scores.dtype == torch.float32 else "bf16"
-    return _launch(form, scores, visible, k, blocks, block_size, _output(scores.shape[0], k, scores, out))
+    return launch_source(form, scores, visible, k, blocks, block_size, _output(scores.shape[0], k, scores, out))
 
 
 @kernel("block_select", version=0, name="source", source="cuda", priority=10, supports=list_fits)
 def block_select_source(scores: Tensor, visible: Tensor, block_size: int, k: int, out: Tensor | None) -> Tensor:
-    return _launch("blocks", scores, visible, k, None, block_size, _output(scores.shape[0], k, scores, out))
+    return launch_source("blocks", scores, visible, k, None, block_size, _output(scores.shape[0], k, scores, out))
 
 
 _NUMBERS = {"lanes": "i64", "k": "i32", "block_size": "i32", "block_count": "i64"}
@@ -277,16 +302,21 @@ COMPILES = [
     *(
         CompileCase(
             select_kernel,
-            {"scores_ptr": words, "visible_ptr": "*i32", "blocks_ptr": blocks, "out_ptr": "*i32", **_NUMBERS},
+            {
+                "scores_ptr": words, "visible_ptr": "*i32", "blocks_ptr": blocks, "row_seq_ptr": row_seq,
+                "out_ptr": "*i32", "chosen_ptr": words if row_seq else None, **_NUMBERS,
+            },
             {"FORMAT": form, "HAS_BLOCKS": blocks is not None, "PASSES": passes, "BLOCK": 4096},
             num_warps=8,
             label=label,
         )
-        for label, words, blocks, form, passes in (
-            ("fp32", "*i32", None, 0, 4),
-            ("bf16", "*i16", None, 1, 2),
-            ("bf16, candidate blocks", "*i16", "*i32", 1, 2),
-            ("blocks", "*i16", None, 2, 2),
+        for label, words, blocks, row_seq, form, passes in (
+            ("fp32", "*i32", None, None, 0, 4),
+            ("bf16", "*i16", None, None, 1, 2),
+            ("bf16, candidate blocks", "*i16", "*i32", None, 1, 2),
+            ("blocks", "*i16", None, None, 2, 2),
+            ("bf16, with scores", "*i16", None, "*i32", 1, 2),
+            ("bf16, candidate blocks, with scores", "*i16", "*i32", "*i32", 1, 2),
         )
     ),
     CompileCase(

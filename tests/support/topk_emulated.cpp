@@ -1,4 +1,4 @@
-// The CUDA top-k kernels on the CPU: `topk_emulated` runs a whole grid. Built by test_topk_source.py.
+// The CUDA top-k kernels on the CPU: `topk_emulated` runs a whole grid. Built by test_topk_kernels.py.
 
 #define TOPK_EMULATED
 #include "cuda_emulator.h"
@@ -16,8 +16,9 @@ static void run(const Arguments& a, unsigned rows, unsigned seed) {
 
 // `kernel` is the name of a kernel of topk.cu; false if there is none.
 extern "C" bool topk_emulated(const char* kernel, unsigned rows, unsigned seed, const void* scores, const int* visible,
-                              const int* blocks, int* out, int lanes, int k, int block_size, int block_count, int capacity) {
-    const Arguments a{scores, visible, blocks, out, lanes, k, block_size, block_count, capacity};
+                              const int* blocks, const int* row_seq, int* out, void* chosen, int lanes, int k, int block_size,
+                              int block_count, int capacity) {
+    const Arguments a{scores, visible, blocks, row_seq, out, chosen, lanes, k, block_size, block_count, capacity};
 #define TOPK_KERNEL(NAME, FORMAT, THREADS, CTAS, RESIDENT, PREFETCH) \
     if (!strcmp(kernel, #NAME)) return run<FORMAT, THREADS, CTAS, PREFETCH>(a, rows, seed), true;
     TOPK_KERNELS

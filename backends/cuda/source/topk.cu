@@ -94,7 +94,9 @@ struct Arguments {
     const void* scores;
     const int* visible;
     const int* blocks;  // [rows, block_count] of compact rows, or null
-    int* out;           // [rows, k]
+    const int* row_seq;  // rows of sequence -1 see nothing; or null
+    int* out;            // [rows, k]
+    void* chosen;        // [rows, k]: the scores of what was chosen, or null
     int lanes;          // elements of a row in memory
     int k;
     int block_size;
@@ -348,6 +350,12 @@ DEVICE unsigned edge_of(unsigned high, unsigned bin, int shift, unsigned bottom)
     return depth >= high ? bottom : larger(bottom, high - depth);
 }
 
+// What a row sees, before its blocks and its end are looked at.
+DEVICE int seen_by(const Arguments& a, unsigned row) {
+    const int seen = a.row_seq != nullptr && a.row_seq[row] < 0 ? 0 : a.visible[row];
+    return seen > 0 ? seen : 0;
+}
+
 // Entry of a lane of the row.
 DEVICE int entry_of(const Arguments& a, unsigned row, unsigned lane) {
     if (a.blocks == nullptr) return lane;
@@ -595,7 +603,7 @@ struct Worker {
 
     // Elements of the row that are visible. Of compact rows they are a prefix too: block ids ascend, -1 after them.
     DEVICE int visible_elements(Worker& w, const Arguments& a, unsigned row) {
-        const int seen = a.visible[row] > 0 ? a.visible[row] : 0;
+        const int seen = seen_by(a, row);
         if (a.blocks == nullptr) {
             const int lanes = seen < a.lanes ? seen : a.lanes;
             return F::WIDTH == 1 ? (int)(((u64)lanes + a.block_size - 1) / a.block_size) : lanes;
@@ -612,6 +620,17 @@ struct Worker {
     }
 };
 
+// A lane is the i-th of its row that was chosen.
+template <class F>
+DEVICE void write(const Arguments& a, unsigned row, int i, unsigned lane) {
+    const u64 to = (u64)row * a.k + i, from = (u64)row * a.lanes + lane;
+    a.out[to] = entry_of(a, row, lane);
+    // From memory: of NaN and of -0 a key does not tell the bits.
+    if (a.chosen == nullptr) return;
+    if (F::SIZE == 4) ((unsigned*)a.chosen)[to] = ((const unsigned*)a.scores)[from];
+    else ((unsigned short*)a.chosen)[to] = ((const unsigned short*)a.scores)[from];
+}
+
 // One row, or a CTA's share of it.
 template <class F, int THREADS, int CTAS, bool PREFETCH>
 DEVICE void top_k(const Arguments& a, unsigned ctas, Shared<THREADS / 32>& shared, uint2* list) {
@@ -622,7 +641,6 @@ DEVICE void top_k(const Arguments& a, unsigned ctas, Shared<THREADS / 32>& share
     W w = W::make(shared, list);
     const S segment = S::make(a, row, ctas / CTAS, rank, CTAS);
     const int begin = w.warp * 32 * F::VECTORS + w.lane;
-    int* out = a.out + (u64)row * k;
     uint4 next[F::VECTORS];
 #pragma unroll
     for (int j = 0; j < F::VECTORS; j++) next[j] = S::load(segment, begin + j * 32);  // before `visible` is known
@@ -630,7 +648,10 @@ DEVICE void top_k(const Arguments& a, unsigned ctas, Shared<THREADS / 32>& share
     const int visible = W::visible_elements(w, a, row);
     if (visible <= a.k) {
 #pragma unroll 1
-        for (int i = rank * THREADS + w.tid; i < a.k; i += CTAS * THREADS) out[i] = i < visible ? entry_of(a, row, i) : -1;
+        for (int i = rank * THREADS + w.tid; i < a.k; i += CTAS * THREADS) {
+            if (i < visible) write<F>(a, row, i, i);
+            else a.out[(u64)row * k + i] = -1;
+        }
         return;
     }
     const int last = visible < segment.last ? visible : segment.last;
@@ -696,7 +717,7 @@ DEVICE void top_k(const Arguments& a, unsigned ctas, Shared<THREADS / 32>& share
     }
     cta_sync();
 #pragma unroll 1
-    for (int i = w.tid; i < a.k; i += THREADS) out[i] = entry_of(a, row, w.list[i].y);
+    for (int i = w.tid; i < a.k; i += THREADS) write<F>(a, row, i, w.list[i].y);
 }
 
 // Name (of the shape of work, the format and the CTAs of a row), format, threads, CTAs, resident CTAs, prefetch.
@@ -717,11 +738,11 @@ DEVICE void top_k(const Arguments& a, unsigned ctas, Shared<THREADS / 32>& share
 #ifndef TOPK_EMULATED
 #define TOPK_KERNEL(NAME, FORMAT, THREADS, CTAS, RESIDENT, PREFETCH)                                                \
     extern "C" __global__ void __cluster_dims__(CTAS, 1, 1) __launch_bounds__(THREADS, RESIDENT)                   \
-        NAME(const void* scores, const int* visible, const int* blocks, int* out, int lanes, int k, int block_size, \
-             int block_count, int capacity) {                                                                      \
+        NAME(const void* scores, const int* visible, const int* blocks, const int* row_seq, int* out, void* chosen, \
+             int lanes, int k, int block_size, int block_count, int capacity) {                                    \
         extern __shared__ __align__(16) uint2 list[];                                                              \
         __shared__ __align__(16) Shared<THREADS / 32> shared;                                                      \
-        const Arguments a{scores, visible, blocks, out, lanes, k, block_size, block_count, capacity};              \
+        const Arguments a{scores, visible, blocks, row_seq, out, chosen, lanes, k, block_size, block_count, capacity}; \
         top_k<FORMAT, THREADS, CTAS, PREFETCH>(a, gridDim.x, shared, list);                                        \
     }
 TOPK_KERNELS

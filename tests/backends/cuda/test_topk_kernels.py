@@ -94,10 +94,12 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
         blocks: torch.Tensor | None,
         size: int,
         seed: int,
+        row_seq: torch.Tensor | None = None,
+        chosen: torch.Tensor | None = None,
     ) -> torch.Tensor:
         out = torch.full((scores.shape[0], k), -77, dtype=torch.int32)
         count = 0 if blocks is None else blocks.shape[1]
-        pointers = [scores, visible, blocks, out]
+        pointers = [scores, visible, blocks, row_seq, out, chosen]
         given = [ctypes.c_void_p(0 if p is None else p.data_ptr()) for p in pointers]
         room = cuda._items(k, int(name[-1]))
         assert library.topk_emulated(name.encode(), len(scores), seed, *given, scores.shape[1], k, size, count, room)
@@ -153,6 +155,61 @@ def test_source_on_block_samples(emulated: Any, label: str) -> None:
     scores, visible, size, k = few(sample("block_select", label).args)
     want = reference.block_select(scores, visible, size, k, None)
     assert torch.equal(emulated("stream_blocks_1", scores, visible, k, None, size, 2), want)
+
+
+def rows_with_scores() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Scores, what is visible, compact blocks and sequences: NaN of either sign and both zeros, one row of no sequence."""
+    scores = torch.randn(4, 72, generator=torch.Generator().manual_seed(9)).bfloat16()
+    scores[0, :9] = torch.tensor([NAN, -0.0, 0.0, -NAN, -INF, INF, -0.0, NAN, 0.0])
+    scores[0, 9:] = -0.0
+    blocks = torch.arange(9, dtype=torch.int32).repeat(4, 1) * 2
+    blocks[2, 5:] = -1
+    return scores, ints(144, 139, 144, 3), blocks, ints(0, -1, 1, 2)
+
+
+def with_scores(select: Any, scores: torch.Tensor, blocks: torch.Tensor | None, k: int) -> None:
+    """A selection that gives the scores too: those of the lanes that the reference chooses, with their bits."""
+    _, visible, _, row_seq = rows_with_scores()
+    chosen = torch.full((4, k), 77.0, dtype=scores.dtype)
+    got = select(scores, visible, blocks, row_seq, chosen)
+    seen = torch.where(row_seq < 0, 0, visible)
+    want = reference.topk_select(scores, seen, k, blocks, 8, None)
+    assert torch.equal(got, want)
+    lane = torch.where(want < 0, 0, want).long()
+    lane = lane if blocks is None else lane // 16 * 8 + lane % 8
+    bits = torch.int16 if scores.dtype == torch.bfloat16 else torch.int32
+    picked = torch.where(want < 0, torch.tensor(77.0, dtype=scores.dtype), scores.gather(1, lane))
+    assert torch.equal(chosen.view(bits), picked.view(bits)), "and nothing where nothing is chosen"
+
+
+@pytest.mark.parametrize("k", [1, 16, 72, 90])
+@pytest.mark.parametrize("compact", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_chosen_scores_and_rows_of_no_sequence(emulated: Any, k: int, compact: bool, dtype: torch.dtype) -> None:
+    scores, _, blocks, _ = rows_with_scores()
+    scores, some = scores.to(dtype), blocks if compact else None
+    for name in F32 if dtype == torch.float32 else BF16[:4]:
+        with_scores(lambda s, v, b, r, c, name=name: emulated(name, s, v, k, b, 8, 1, r, c), scores, some, k)
+
+
+@pytest.mark.parametrize("compact", [False, True])
+@pytest.mark.parametrize("source", [False, True])
+def test_chosen_scores_as_launched(compact: bool, source: bool) -> None:
+    if source and DEVICE.type == "cpu":
+        pytest.skip("needs a GPU that torch can use")
+    scores, _, blocks, _ = rows_with_scores()
+
+    def select(*args: torch.Tensor | None) -> torch.Tensor:
+        s, v, b, r, c = (None if t is None else t.to(DEVICE) for t in args)
+        out = torch.empty(4, 16, dtype=torch.int32, device=DEVICE)
+        if source:
+            cuda.launch_source("bf16", s, v, 16, b, 8, out, r, c)
+        else:
+            cuda.select(s, v, 16, b, 8, out, r, c)
+        args[-1].copy_(c.cpu())
+        return out.cpu()
+
+    with_scores(select, scores, blocks if compact else None, 16)
 
 
 @pytest.mark.gpu
