@@ -215,6 +215,8 @@ FIRST_OCCURRENCES: tuple[Range, ...] = ((-1, -1),)
 
 
 def _settle_images(message: SystemMessage | UserMessage | ToolMessage) -> None:
+    if message.image_sources == () == message.placeholders:
+        return
     sources = _as_tuple("image_sources", message.image_sources, ImageSource)
     content, placeholders = message.content, tuple(message.placeholders)
     if placeholders == FIRST_OCCURRENCES:

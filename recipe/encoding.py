@@ -124,23 +124,14 @@ class Encoding:
         """As `encode`, of a prompt that is rendered already."""
         if self.tokenizer is None or self.cache is None:
             raise EncodingError("no tokenizer is attached to the encoding")
-        parts: list[str | int] = []
-        position = 0
-        for start, stop in prompt.special_ranges:
-            if start > position:
-                parts.append(prompt.text[position:start])
-            parts.append(_special_id(self.tokenizer, prompt.text[start:stop]))
-            position = stop
-        if position < len(prompt.text):
-            parts.append(prompt.text[position:])
-        stretches = self.cache.encode(part for part in parts if isinstance(part, str))
-        ids: list[int] = []
-        for part in parts:
-            if isinstance(part, str):
-                ids.extend(stretches[part])
+        stretches = self.cache.encode(piece for piece in prompt.pieces if isinstance(piece, str))
+        ids = array("I")
+        for piece in prompt.pieces:
+            if isinstance(piece, str):
+                ids.extend(stretches[piece])
             else:
-                ids.append(part)
-        return ids
+                ids.append(_special_id(self.tokenizer, piece.text))
+        return ids.tolist()
 
 
 def _special_id(tokenizer: Tokenizer, spelling: str) -> int:

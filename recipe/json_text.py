@@ -56,6 +56,7 @@ _MAYBE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\[^u]|\\u(?![dD][89a-fA-F])|(\\u)", re.DOTALL
 )
+_NOT_A_QUOTE = re.compile(rb'\\["\\]')
 # Bytes that say how deep a text nests, both kinds of brackets alike.
 _BRACKETS_ALIKE = bytes.maketrans(b"{}", b"[]")
 _OPEN = ord("[")
@@ -68,12 +69,13 @@ def parse_json(text: str | bytes) -> JsonValue:
     Raises:
         InvalidJsonError: the text is not JSON by the rules of this module, or bytes are not UTF-8.
     """
+    data = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
     if isinstance(text, bytes):
         try:
             text = text.decode()
         except UnicodeDecodeError as error:
             raise InvalidJsonError(f"not UTF-8 at byte {error.start}") from None
-    if text.count("[") + text.count("{") > MAX_DEPTH and _is_too_deep(text):
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_too_deep(data):
         raise InvalidJsonError("recursion limit exceeded")
     try:
         value = _decoder.decode(text)
@@ -84,9 +86,9 @@ def parse_json(text: str | bytes) -> JsonValue:
     return cast(JsonValue, value)
 
 
-def _is_too_deep(text: str) -> bool:
+def _is_too_deep(data: bytes) -> bool:
     """Whether brackets outside of strings nest too deep. What this lets through, the parser can recurse into."""
-    unescaped = text.encode(errors="surrogatepass").replace(rb"\\", b"").replace(rb"\"", b"")
+    unescaped = _NOT_A_QUOTE.sub(b"", data)
     # Every second piece between quotes is inside of a string; an unterminated one reaches to the end.
     brackets = b"".join(unescaped.translate(_BRACKETS_ALIKE, _NO_STRUCTURE).split(b'"')[::2])
     rest = brackets

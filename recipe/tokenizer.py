@@ -15,6 +15,7 @@ from tokenizers import decoders
 
 from .errors import TokenizerError
 from .special_tokens import IMAGE_SPELLINGS
+from .words import WordCache, has_words
 
 
 class Tokenizer:
@@ -33,6 +34,7 @@ class Tokenizer:
             self._plain.normalizer = tokenizer.normalizer
         if tokenizer.pre_tokenizer is not None:
             self._plain.pre_tokenizer = tokenizer.pre_tokenizer
+        self._words = WordCache(self._encode_whole) if has_words(self._plain) else None
         added = {number: token.content for number, token in tokenizer.get_added_tokens_decoder().items()}
         self.added_tokens: Mapping[int, str] = MappingProxyType(added)
         self._added_ids = {spelling: number for number, spelling in added.items()}
@@ -94,6 +96,9 @@ class Tokenizer:
 
     def encode_plain(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text by itself, without the added vocabulary: whatever a text spells, it stays ordinary."""
+        return self._encode_whole(texts) if self._words is None else self._words.encode(texts)
+
+    def _encode_whole(self, texts: Sequence[str]) -> list[list[int]]:
         return [encoded.ids for encoded in self._plain.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def added_id(self, spelling: str) -> int | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Protocol, TypeAlias
 
 from ..conversation import Conversation, ImageSource, Message, Range, ToolCall, ToolDefinition
@@ -26,36 +27,51 @@ Pieces: TypeAlias = "list[str | Special]"
 """A prompt or a part of one: plain text and special tokens in a row."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Prompt:
-    """A rendered prompt.
+    """A rendered prompt. Made by `from_pieces`.
 
     Attributes:
-        text: the whole prompt.
-        special_ranges: code point ranges of `text`, ascending and disjoint, each one special token. All other text is
-            plain, whatever it spells.
+        pieces: plain text and special tokens in a row. No piece is empty, and no two texts stand side by side.
         image_sources: the images, in the order of the messages that hold them.
     """
 
-    text: str
-    special_ranges: tuple[Range, ...]
+    pieces: tuple[str | Special, ...]
     image_sources: tuple[ImageSource, ...]
 
     @classmethod
     def from_pieces(cls, pieces: Iterable[str | Special], image_sources: Iterable[ImageSource] = ()) -> Prompt:
-        """Joins the pieces. Empty ones leave no trace."""
+        """Joins texts that stand side by side. Empty pieces leave no trace."""
+        joined: list[str | Special] = []
         texts: list[str] = []
-        ranges: list[Range] = []
-        position = 0
         for piece in pieces:
             if isinstance(piece, str):
                 texts.append(piece)
-                position += len(piece)
             elif piece.text:
-                texts.append(piece.text)
-                ranges.append((position, position + len(piece.text)))
-                position += len(piece.text)
-        return cls("".join(texts), tuple(ranges), tuple(image_sources))
+                if text := "".join(texts):
+                    joined.append(text)
+                texts.clear()
+                joined.append(piece)
+        if text := "".join(texts):
+            joined.append(text)
+        return cls(tuple(joined), tuple(image_sources))
+
+    @cached_property
+    def text(self) -> str:
+        """The whole prompt."""
+        return "".join(piece if isinstance(piece, str) else piece.text for piece in self.pieces)
+
+    @cached_property
+    def special_ranges(self) -> tuple[Range, ...]:
+        """Code point ranges of `text`, ascending and disjoint, each one special token. All else is plain text."""
+        ranges: list[Range] = []
+        position = 0
+        for piece in self.pieces:
+            if isinstance(piece, str):
+                position += len(piece)
+            else:
+                ranges.append((position, position := position + len(piece.text)))
+        return tuple(ranges)
 
 
 class Template(Protocol):
@@ -99,18 +115,33 @@ GROUNDING = (
 """Tokens with which the model points into images. It writes them itself, so the history repeats them as tokens."""
 
 
-def assistant_text(text: str, special_tokens: SpecialTokens) -> Pieces:
-    """Content or reasoning of an assistant message, where grounding tokens are tokens and all other text is plain."""
-    grounding = _grounding_pattern(special_tokens)
-    if grounding is None:
-        return [text]
-    return [Special(part) if index % 2 else part for index, part in enumerate(grounding.split(text))]
+class Marks:
+    """The special tokens of templates as pieces. `marks_of` makes them once for each set of spellings."""
+
+    def __init__(self, special_tokens: SpecialTokens) -> None:
+        self.bos = Special(special_tokens.bos)
+        self.eos = Special(special_tokens.eos)
+        self.thinking_start = Special(special_tokens.thinking_start)
+        self.thinking_end = Special(special_tokens.thinking_end)
+        self.system = Special(special_tokens.system)
+        self.user = Special(special_tokens.user)
+        self.assistant = Special(special_tokens.assistant)
+        self.latest_reminder = Special(special_tokens.latest_reminder)
+        self.dsml = Special(special_tokens.dsml)
+        spellings = sorted(filter(None, map(special_tokens.token, GROUNDING)), key=len)
+        self._grounding = re.compile(f"({'|'.join(map(re.escape, spellings))})") if spellings else None
+        self._grounding_start = os.path.commonprefix(spellings)
+
+    def assistant_text(self, text: str) -> Pieces:
+        """Content or reasoning of an assistant message: grounding tokens are tokens, and all other text is plain."""
+        if self._grounding is None or self._grounding_start not in text:
+            return [text]
+        return [Special(part) if index % 2 else part for index, part in enumerate(self._grounding.split(text))]
 
 
 @lru_cache(maxsize=16)
-def _grounding_pattern(special_tokens: SpecialTokens) -> re.Pattern[str] | None:
-    spellings = sorted(filter(None, map(special_tokens.token, GROUNDING)), key=len)
-    return re.compile(f"({'|'.join(map(re.escape, spellings))})") if spellings else None
+def marks_of(special_tokens: SpecialTokens) -> Marks:
+    return Marks(special_tokens)
 
 
 # --- tools -------------------------------------------------------------------------------------------------------
@@ -127,14 +158,14 @@ class ToolMarkup:
     empty_line_for_none: bool
     """An empty line stands where parameters or tools would, if there are none."""
 
-    def open_calls(self, special_tokens: SpecialTokens) -> Pieces:
+    def open_calls(self, marks: Marks) -> Pieces:
         """The beginning of a block of calls, after which the first call follows."""
-        return ["\n\n<", Special(special_tokens.dsml), f"{self.calls}>\n"]
+        return ["\n\n<", marks.dsml, f"{self.calls}>\n"]
 
-    def calls_block(self, calls: Sequence[ToolCall], special_tokens: SpecialTokens) -> Pieces:
+    def calls_block(self, calls: Sequence[ToolCall], marks: Marks) -> Pieces:
         """A block with all calls of a message, blank line before it included."""
-        dsml = Special(special_tokens.dsml)
-        pieces = self.open_calls(special_tokens)
+        dsml = marks.dsml
+        pieces = self.open_calls(marks)
         for call in calls:
             pieces += ("<", dsml, f'{self.invoke} name="{call.name}">\n')
             parameters = call_parameters(call.arguments)
@@ -149,13 +180,13 @@ class ToolMarkup:
         pieces += ("</", dsml, f"{self.calls}>")
         return pieces
 
-    def tools_block(self, tools: Sequence[ToolDefinition], special_tokens: SpecialTokens) -> Pieces:
+    def tools_block(self, tools: Sequence[ToolDefinition], marks: Marks) -> Pieces:
         """What tells the model of its tools and of how to call them. Deferred tools are left out."""
         lines = self.tool_lines(tool for tool in tools if not tool.defer_loading)
         fill: dict[str, str | Special] = {
-            "dsml": Special(special_tokens.dsml),
-            "think": Special(special_tokens.thinking_start),
-            "/think": Special(special_tokens.thinking_end),
+            "dsml": marks.dsml,
+            "think": marks.thinking_start,
+            "/think": marks.thinking_end,
             "calls": self.calls,
             "invoke": self.invoke,
             "parameter": self.parameter,
@@ -227,12 +258,11 @@ def schema_format_text(schema: JsonValue, markup: ToolMarkup) -> str:
     )
 
 
-def opening(conversation: Conversation, messages: Sequence[Message], special_tokens: SpecialTokens) -> Pieces:
+def opening(conversation: Conversation, messages: Sequence[Message], marks: Marks) -> Pieces:
     """The end of a prompt: the beginning of the assistant's turn, unless the last message already is one."""
     if messages and messages[-1].prefix:
         return []
-    think = special_tokens.thinking_start if conversation.thinking_mode else special_tokens.thinking_end
-    return [Special(special_tokens.assistant), Special(think)]
+    return [marks.assistant, marks.thinking_start if conversation.thinking_mode else marks.thinking_end]
 
 
 def is_call_required(conversation: Conversation) -> bool:

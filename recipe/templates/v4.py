@@ -23,13 +23,13 @@ from ..conversation import (
 from ..special_tokens import SpecialTokens
 from ..versions import ModelVersion
 from .base import (
+    Marks,
     Pieces,
     Prompt,
-    Special,
     ToolMarkup,
-    assistant_text,
     content_pieces,
     is_call_required,
+    marks_of,
     opening,
     schema_format_text,
 )
@@ -105,21 +105,22 @@ class V4Template:
     markup: ToolMarkup = MARKUP
 
     def render(self, conversation: Conversation, special_tokens: SpecialTokens) -> Prompt:
+        marks = marks_of(special_tokens)
         system = Turn(SystemMessage(""), [], [])
         for message in conversation.messages:
             if isinstance(message, SystemMessage) and message.content:
                 system.append(message)
         turns = sort_by_call_id(merge_users(conversation.messages))
-        pieces: Pieces = [Special(special_tokens.bos)]
-        pieces += _head(conversation, system.content, special_tokens)
+        pieces: Pieces = [marks.bos]
+        pieces += _head(conversation, system.content, marks)
         before: Message | None = None
         for index, turn in enumerate(turns):
             is_last = index == len(turns) - 1
-            pieces += _turn_pieces(turn, before, is_last, conversation, special_tokens)
+            pieces += _turn_pieces(turn, before, is_last, conversation, marks)
             before = turn.message
-        pieces += opening(conversation, [turn.message for turn in turns], special_tokens)
+        pieces += opening(conversation, [turn.message for turn in turns], marks)
         if is_call_required(conversation):
-            pieces += MARKUP.open_calls(special_tokens)
+            pieces += MARKUP.open_calls(marks)
         return Prompt.from_pieces(pieces, chain(system.images, *(turn.images for turn in turns)))
 
 
@@ -143,7 +144,7 @@ def sort_by_call_id(turns: list[Turn]) -> list[Turn]:
     themselves are sorted when they are rendered.
     """
     turns = list(turns)
-    counts = [(start, len(turn.message.tool_calls or ())) for start, turn in enumerate(turns, 1)]
+    counts = [(start, len(calls)) for start, turn in enumerate(turns, 1) if (calls := turn.message.tool_calls)]
     for start, count in counts:
         if start + count <= len(turns):
             turns[start : start + count] = sorted(turns[start : start + count], key=_result_order)
@@ -155,11 +156,11 @@ def _result_order(turn: Turn) -> tuple[bool, bool, str]:
     return (not isinstance(turn.message, ToolMessage), call_id is not None, call_id or "")
 
 
-def _head(conversation: Conversation, system: Pieces, special_tokens: SpecialTokens) -> Pieces:
+def _head(conversation: Conversation, system: Pieces, marks: Marks) -> Pieces:
     """Effort, system messages, tools and response format."""
     pieces: Pieces = [_EFFORT_TEXT[conversation.reasoning_effort] if conversation.thinking_mode else "", *system]
     if conversation.tools_in_effect:
-        pieces += ["\n\n", *MARKUP.tools_block(conversation.tools, special_tokens)]
+        pieces += ["\n\n", *MARKUP.tools_block(conversation.tools, marks)]
     if conversation.response_format == "json_schema":
         pieces += ["\n\n", schema_format_text(conversation.response_schema, MARKUP)]
     elif conversation.response_format == "json_object":
@@ -167,38 +168,34 @@ def _head(conversation: Conversation, system: Pieces, special_tokens: SpecialTok
     return pieces
 
 
-def _turn_pieces(
-    turn: Turn, before: Message | None, is_last: bool, conversation: Conversation, special_tokens: SpecialTokens
-) -> Pieces:
+def _turn_pieces(turn: Turn, before: Message | None, is_last: bool, conversation: Conversation, marks: Marks) -> Pieces:
     message = turn.message
     if isinstance(message, AssistantMessage):
-        return _assistant_pieces(message, is_last, conversation, special_tokens)
+        return _assistant_pieces(message, is_last, conversation, marks)
     if isinstance(message, LatestReminder):
-        return [Special(special_tokens.latest_reminder), *turn.content]
+        return [marks.latest_reminder, *turn.content]
     if isinstance(message, ToolMessage):
         joins = isinstance(before, ToolMessage)
         content = ["<tool_result>", *turn.content, "</tool_result>"]
     else:
         joins = isinstance(before, (UserMessage, ToolMessage))
         content = turn.content
-    return ["\n\n" if joins else Special(special_tokens.user), *content]
+    return ["\n\n" if joins else marks.user, *content]
 
 
-def _assistant_pieces(
-    message: AssistantMessage, is_last: bool, conversation: Conversation, special_tokens: SpecialTokens
-) -> Pieces:
-    pieces: Pieces = [Special(special_tokens.assistant)]
+def _assistant_pieces(message: AssistantMessage, is_last: bool, conversation: Conversation, marks: Marks) -> Pieces:
+    pieces: Pieces = [marks.assistant]
     if message.reasoning_content is not None and (conversation.tools_in_effect or message.prefix):
-        pieces += [Special(special_tokens.thinking_start), *assistant_text(message.reasoning_content, special_tokens)]
+        pieces += [marks.thinking_start, *marks.assistant_text(message.reasoning_content)]
     continues_reasoning = message.prefix and not message.content and conversation.thinking_mode
     if not continues_reasoning:
-        pieces.append(Special(special_tokens.thinking_end))
-    pieces += assistant_text(message.content, special_tokens)
+        pieces.append(marks.thinking_end)
+    pieces += marks.assistant_text(message.content)
     if message.tool_calls is not None:
         calls = sorted(message.tool_calls, key=lambda call: call.id)
-        pieces += MARKUP.calls_block(calls, special_tokens)
+        pieces += MARKUP.calls_block(calls, marks)
     if not (message.prefix and is_last):
-        pieces.append(Special(special_tokens.eos))
+        pieces.append(marks.eos)
     return pieces
 
 

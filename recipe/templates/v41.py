@@ -23,13 +23,13 @@ from ..json_text import JsonValue
 from ..special_tokens import SpecialTokens
 from ..versions import ModelVersion
 from .base import (
+    Marks,
     Pieces,
     Prompt,
-    Special,
     ToolMarkup,
-    assistant_text,
     content_pieces,
     is_call_required,
+    marks_of,
     opening,
     schema_format_text,
 )
@@ -51,17 +51,18 @@ class V41Template:
     markup: ToolMarkup = MARKUP
 
     def render(self, conversation: Conversation, special_tokens: SpecialTokens) -> Prompt:
+        marks = marks_of(special_tokens)
         messages = sort_results(conversation.messages)
-        pieces: Pieces = [Special(special_tokens.bos)]
+        pieces: Pieces = [marks.bos]
         if not (messages and isinstance(messages[0], SystemMessage)) and _has_head(conversation):
-            pieces += _system_pieces(SystemMessage(""), _Head.of(conversation, special_tokens), special_tokens)
+            pieces += _system_pieces(SystemMessage(""), _Head.of(conversation, marks), marks)
         before: Message | None = None
         for message in messages:
-            pieces += _message_pieces(message, before, conversation, special_tokens)
+            pieces += _message_pieces(message, before, conversation, marks)
             before = message
-        pieces += opening(conversation, messages, special_tokens)
+        pieces += opening(conversation, messages, marks)
         if is_call_required(conversation):
-            pieces += MARKUP.open_calls(special_tokens)
+            pieces += MARKUP.open_calls(marks)
         return Prompt.from_pieces(pieces, chain.from_iterable(message.image_sources for message in messages))
 
 
@@ -96,7 +97,7 @@ class _Head:
     after: Pieces = field(default_factory=list)
 
     @classmethod
-    def of(cls, conversation: Conversation, special_tokens: SpecialTokens) -> _Head:
+    def of(cls, conversation: Conversation, marks: Marks) -> _Head:
         before = ""
         if conversation.thinking_mode:
             number = _EFFORT_NUMBER[conversation.reasoning_effort]
@@ -105,7 +106,7 @@ class _Head:
             )
         after: Pieces = []
         if conversation.tools_in_effect:
-            after += ["\n\n", *MARKUP.tools_block(conversation.tools, special_tokens)]
+            after += ["\n\n", *MARKUP.tools_block(conversation.tools, marks)]
         if _has_format(conversation):
             schema: JsonValue = {"type": "json_object"}
             if conversation.response_format == "json_schema":
@@ -124,51 +125,47 @@ def _has_head(conversation: Conversation) -> bool:
     return effort or conversation.tools_in_effect or _has_format(conversation)
 
 
-def _system_pieces(message: SystemMessage, head: _Head, special_tokens: SpecialTokens) -> Pieces:
-    pieces: Pieces = [Special(special_tokens.system), head.before, *content_pieces(message), *head.after]
+def _system_pieces(message: SystemMessage, head: _Head, marks: Marks) -> Pieces:
+    pieces: Pieces = [marks.system, head.before, *content_pieces(message), *head.after]
     if message.tools:
         pieces.append(f"\n\n### Updated Tool Schemas\n\n{MARKUP.tool_lines(message.tools)}")
     return pieces
 
 
-def _message_pieces(
-    message: Message, before: Message | None, conversation: Conversation, special_tokens: SpecialTokens
-) -> Pieces:
+def _message_pieces(message: Message, before: Message | None, conversation: Conversation, marks: Marks) -> Pieces:
     if isinstance(message, AssistantMessage):
-        return _assistant_pieces(message, before is None, conversation, special_tokens)
+        return _assistant_pieces(message, before is None, conversation, marks)
     if isinstance(message, SystemMessage):
-        head = _Head.of(conversation, special_tokens) if before is None else _Head()
-        return _system_pieces(message, head, special_tokens)
+        head = _Head.of(conversation, marks) if before is None else _Head()
+        return _system_pieces(message, head, marks)
     content = content_pieces(message)
     if isinstance(message, LatestReminder):
         is_repeated = isinstance(before, LatestReminder)
-        return [] if is_repeated else [Special(special_tokens.latest_reminder), *content]
+        return [] if is_repeated else [marks.latest_reminder, *content]
     if isinstance(message, ToolMessage):
         content = ["<tool_result>", *content, "</tool_result>"]
     joins = isinstance(before, (UserMessage, ToolMessage))
-    return ["\n\n" if joins else Special(special_tokens.user), *content]
+    return ["\n\n" if joins else marks.user, *content]
 
 
-def _assistant_pieces(
-    message: AssistantMessage, is_first: bool, conversation: Conversation, special_tokens: SpecialTokens
-) -> Pieces:
-    pieces: Pieces = [Special(special_tokens.assistant)]
+def _assistant_pieces(message: AssistantMessage, is_first: bool, conversation: Conversation, marks: Marks) -> Pieces:
+    pieces: Pieces = [marks.assistant]
     shows_reasoning = conversation.thinking_mode and (
         conversation.tools_in_effect or (message.prefix and (not is_first or _has_format(conversation)))
     )
     if shows_reasoning:
         pieces += [
-            Special(special_tokens.thinking_start),
-            *assistant_text(message.reasoning_content or "", special_tokens),
+            marks.thinking_start,
+            *marks.assistant_text(message.reasoning_content or ""),
         ]
     continues_reasoning = shows_reasoning and message.prefix and not message.content and not message.tool_calls
     if not continues_reasoning:
-        pieces.append(Special(special_tokens.thinking_end))
-    pieces += assistant_text(message.content, special_tokens)
+        pieces.append(marks.thinking_end)
+    pieces += marks.assistant_text(message.content)
     if message.tool_calls:
-        pieces += MARKUP.calls_block(message.tool_calls, special_tokens)
+        pieces += MARKUP.calls_block(message.tool_calls, marks)
     if not message.prefix:
-        pieces.append(Special(special_tokens.eos))
+        pieces.append(marks.eos)
     return pieces
 
 
