@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,7 @@ from . import index_kernels as device
 from . import topk_kernels as topk_kernels  # registers topk_select and block_select
 from .kv import pack_rows, whole_rows
 from .register import kernel
+from .source import SourceKernel
 from .strides import alignment, power_of_two
 
 ROW_LAUNCH: dict[str, int] = {"BLOCK_E": 128, "TILES": 8, "num_warps": 4, "num_stages": 2}
@@ -67,6 +70,37 @@ def index_query_pack(q: Tensor, positions: Tensor, table: Tensor, out: Tensor | 
         width = FP4_32_INDEX.record_bytes(q.shape[2])
         out = torch.empty((*q.shape[:2], width), dtype=torch.uint8, device=q.device)
     pack_rows(q, positions, table, out, FP4_32_INDEX)
+    return out
+
+
+PACK_WIDTHS = (128, 256, 512)
+
+
+def whole_lines(signature: Signature) -> str | None:
+    """What `source/index_pack.cu` is made for."""
+    width, pairs = signature.dims["di"], signature.dims["F"]
+    if width not in PACK_WIDTHS:
+        return f"di must be one of {', '.join(map(str, PACK_WIDTHS))}, got {width}"
+    return None if pairs % 4 == 0 and 2 * pairs <= width else f"F must be a multiple of 4 up to {width // 2}, got {pairs}"
+
+
+@functools.cache
+def pack_kernel(width: int, heads: int, pairs: int) -> SourceKernel:
+    """The kernel of `source/index_pack.cu` for static widths."""
+    defines = {"WIDTH": width, "HEADS": heads, "PAIRS": pairs}
+    return SourceKernel("index_pack.cu", "index_query_pack", "PPPPq", threads=256, defines=defines)
+
+
+@kernel("index_query_pack", version=0, name="source", source="cuda", priority=10, supports=whole_lines)
+def index_query_pack_source(q: Tensor, positions: Tensor, table: Tensor, out: Tensor | None) -> Tensor:
+    rows, heads, width = q.shape
+    if out is None:
+        out = torch.empty((rows, heads, FP4_32_INDEX.record_bytes(width)), dtype=torch.uint8, device=q.device)
+    lines = rows * heads
+    if lines:
+        pointers = q.data_ptr(), positions.data_ptr(), table.data_ptr(), out.data_ptr()
+        grid = (-(-lines * width // 4096), 1, 1)
+        pack_kernel(width, heads, table.shape[1]).launch(grid, q.device.index, *pointers, lines)
     return out
 
 
@@ -182,5 +216,7 @@ def _score_rows(
         **ROW_LAUNCH,
     )
 
+
+SOURCES = [pack_kernel(128, 32, 32)]
 
 assert device.SCALE_GROUP.value == FP4_32_INDEX.group // 2

@@ -1,0 +1,175 @@
+// Index queries: the last 2 * PAIRS channels of each head turned by the row's position, then quantised in groups of 32 to
+// E2M1 codes with a power-of-two scale. The reference's bits; docs/numerics.md, section 8.
+//
+// A thread has eight neighbouring channels of each half of a head, so that a warp turns all of its channels or none. It
+// works on two channels at once: scaled by a power of two a bf16 number is exact, and adding 64, 128 or 256 rounds it to
+// the step of E2M1 at its magnitude, half to even, with the code in the last bits. Records are gathered in shared memory
+// and written in whole lines.
+//
+// Defines: WIDTH channels of a head (128, 256 or 512), HEADS of a row, PAIRS of channels that are turned (multiple of 4).
+// PACK_EMULATED replaces the device layer for tests without a GPU (tests/support/index_pack_emulated.cpp).
+
+#ifndef PACK_EMULATED
+#define DEVICE static __device__ __forceinline__
+
+DEVICE int thread_index() { return threadIdx.x; }
+DEVICE unsigned block_index() { return blockIdx.x; }
+DEVICE void cta_sync() { __syncthreads(); }
+DEVICE unsigned shuffle(unsigned value, int lane) { return __shfl_sync(~0u, value, lane); }
+
+// Of two unsigned numbers of 16 bits.
+DEVICE unsigned larger2(unsigned a, unsigned b) {
+    unsigned most;
+    asm("max.u16x2 %0, %1, %2;" : "=r"(most) : "r"(a), "r"(b));
+    return most;
+}
+// Of two bf16 numbers, rounded to nearest, half to even; subnormal numbers are kept.
+DEVICE unsigned times2(unsigned a, unsigned b) {
+    unsigned product;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    return product;
+}
+DEVICE unsigned plus2(unsigned a, unsigned b) {
+    unsigned sum;
+    asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
+    return sum;
+}
+// Two fp32 numbers as bf16, the first in the low half.
+DEVICE unsigned rounded2(float low, float high) {
+    unsigned pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+// Rounded each, never contracted.
+DEVICE float times(float a, float b) { return __fmul_rn(a, b); }
+DEVICE float plus(float a, float b) { return __fadd_rn(a, b); }
+DEVICE float as_float(unsigned bits) { return __uint_as_float(bits); }
+DEVICE unsigned as_bits(float value) { return __float_as_uint(value); }
+#endif
+
+typedef unsigned long long u64;
+
+constexpr int THREADS = 256;
+constexpr int PER_LINE = WIDTH / 16;  // threads of a head
+constexpr int LINES = THREADS / PER_LINE;
+constexpr int CODES = WIDTH / 2, RECORD = CODES + WIDTH / 32;
+constexpr int FIRST_TURNED = WIDTH - 2 * PAIRS;
+constexpr unsigned MAGNITUDES = 0x7FFF7FFF;
+constexpr unsigned LEAST = 0x01C00000;  // fp32 6 * 2^-126, the least that a group counts as
+
+struct Arguments {
+    const unsigned short* q;  // [lines, WIDTH]
+    const int* positions;     // [lines / HEADS]
+    const float* table;       // [.., PAIRS, 2]: cosine and sine
+    unsigned char* out;       // [lines, RECORD]
+    long long lines;
+};
+
+struct Words {
+    unsigned word[4];
+};
+
+// Sixteen bytes at any address that suits their elements.
+DEVICE Words load(const unsigned short* from) {
+    Words w;
+    if (((u64)from & 15) == 0) {
+        const uint4 v = *(const uint4*)from;
+        w.word[0] = v.x, w.word[1] = v.y, w.word[2] = v.z, w.word[3] = v.w;
+        return w;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) w.word[i] = from[2 * i] | (unsigned)from[2 * i + 1] << 16;
+    return w;
+}
+DEVICE Words load(const float* from) {
+    Words w;
+    if (((u64)from & 15) == 0) {
+        const uint4 v = *(const uint4*)from;
+        w.word[0] = v.x, w.word[1] = v.y, w.word[2] = v.z, w.word[3] = v.w;
+        return w;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) w.word[i] = as_bits(from[i]);
+    return w;
+}
+
+DEVICE void turn(Words& w, const float* angles) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const Words angle = load(angles + 4 * half);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            unsigned& pair = w.word[2 * half + i];
+            const float even = as_float(pair << 16), odd = as_float(pair & 0xFFFF0000u);
+            const float cosine = as_float(angle.word[2 * i]), sine = as_float(angle.word[2 * i + 1]);
+            pair = rounded2(plus(times(even, cosine), -times(odd, sine)), plus(times(even, sine), times(odd, cosine)));
+        }
+    }
+}
+
+DEVICE unsigned magnitudes(const Words& w) {
+    unsigned most = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) most = larger2(most, w.word[i] & MAGNITUDES);
+    return larger2(most, most >> 16) & 0xFFFFu;
+}
+
+// Codes of eight channels, four bits each, and the scale's byte. `most`: bits of the group's largest magnitude, NaN above
+// infinity. Of a group that is not finite the scale is NaN and every code 0.
+DEVICE unsigned quantised(const Words& w, unsigned most, unsigned& scale) {
+    const unsigned wide = most << 16;
+    const unsigned below = (as_bits(times(as_float(wide > LEAST ? wide : LEAST), 1.0f / 6.0f)) - 1) >> 23;
+    const bool finite = below < 254;
+    scale = finite ? below + 1 : 255;
+    const unsigned inverse = ((253 - below) << 7) * 0x10001u;
+    unsigned all = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const unsigned y = times2(w.word[i] & MAGNITUDES, inverse);  // up to 6
+        // 64 below 2, 128 below 4, 256 above: their last places are a half, one and two.
+        const unsigned magic = larger2((y & 0x7F807F80u) + 0x03000300u, 0x42804280u);
+        unsigned code = plus2(y, magic) - magic + ((magic - 0x42804280u) >> 6);
+        code |= (w.word[i] & 0x80008000u) >> 12;
+        all |= ((code | code >> 12) & 0xFFu) << (8 * i);
+    }
+    return finite ? all : 0;
+}
+
+DEVICE void pack_lines(const Arguments& a, unsigned char* staged) {
+    const int thread = thread_index(), lane = thread & 31, local = thread / PER_LINE, sub = thread % PER_LINE;
+    const long long first = (long long)block_index() * LINES, line = first + local;
+    Words half[2] = {};
+    if (line < a.lines) {
+        const unsigned short* from = a.q + line * WIDTH + sub * 8;
+        half[0] = load(from), half[1] = load(from + WIDTH / 2);
+        const float* angles = a.table + (long long)a.positions[line / HEADS] * (2 * PAIRS) - FIRST_TURNED + sub * 8;
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            if (sub * 8 + h * (WIDTH / 2) >= FIRST_TURNED) turn(half[h], angles + h * (WIDTH / 2));
+    }
+    // Four threads have a group of each half: both maxima in one word.
+    unsigned most = magnitudes(half[0]) | magnitudes(half[1]) << 16;
+    most = larger2(most, shuffle(most, lane ^ 1));
+    most = larger2(most, shuffle(most, lane ^ 2));
+    unsigned char* record = staged + local * RECORD;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        unsigned scale;
+        *(unsigned*)(record + h * (CODES / 2) + sub * 4) = quantised(half[h], most >> (16 * h) & 0xFFFFu, scale);
+        if (sub % 4 == 0) record[CODES + h * (WIDTH / 64) + sub / 4] = scale;
+    }
+    cta_sync();
+    const int count = a.lines - first < LINES ? (int)(a.lines - first) : LINES, bytes = count * RECORD;
+    unsigned char* to = a.out + first * RECORD;
+    const int whole = ((u64)to & 15) == 0 ? bytes / 16 * 16 : 0;
+    for (int i = thread * 16; i < whole; i += THREADS * 16) *(uint4*)(to + i) = *(const uint4*)(staged + i);
+    for (int i = whole + thread; i < bytes; i += THREADS) to[i] = staged[i];
+}
+
+#ifndef PACK_EMULATED
+extern "C" __global__ void __launch_bounds__(THREADS)
+    index_query_pack(const unsigned short* q, const int* positions, const float* table, unsigned char* out, long long lines) {
+    __shared__ __align__(16) unsigned char staged[LINES * RECORD];
+    pack_lines(Arguments{q, positions, table, out, lines}, staged);
+}
+#endif
