@@ -1,9 +1,11 @@
-"""Index scores on a GPU: full scan and candidate blocks, at the model's widths, beside their floors.
+"""Index scores on a GPU: full scan and candidate blocks, at the model's widths, beside their floors; and with top-k.
 
     python benchmarks/cuda_index.py [--json] [--only TEXT]
 
 The floor is the larger of the bytes that have to move over the copy rate, and the products over the bf16 rate, both
 measured in the same run: chips without FP4 matrix units multiply the codes as bf16. There is no bar, only the share.
+A line of `index_topk` (k 512) is held against the scores' floor: `select` is what it takes beyond `index_score` of the
+same call, all that one kernel for both could save.
 Times are medians of graph replays over sets of inputs that do not fit the L2 cache together.
 """
 
@@ -25,7 +27,8 @@ HEADS, WIDTH, PAGE = 32, 68, 128
 PRODUCTS = HEADS * 128
 CANDIDATES = 2048
 """Candidate blocks of 8 entries."""
-LINE = "{case:42} {us:9.1f} us, floors {bytes_us:7.1f} (bytes) {products_us:7.1f} (products), share {share:.2f}"
+K = 512
+LINE = "{case:54} {us:9.1f} us, floors {bytes_us:7.1f} (bytes) {products_us:7.1f} (products), share {share:.2f}"
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,13 @@ def inputs(case: Case, device: torch.device, seed: int) -> tuple[Any, ...]:
     return query, weight, pool, last.repeat(case.sequences), sequence, order.view(case.sequences, pages)
 
 
+def candidates(case: Case, rows: int, device: torch.device) -> Tensor:
+    """Candidate blocks of every row, ascending: eight draws, in turn."""
+    width = min(CANDIDATES, case.context // 8)
+    blocks = torch.stack([torch.randperm(case.context // 8 - 1, device=device)[:width].sort()[0] for _ in range(8)])
+    return blocks.int().repeat(-(-rows // 8), 1)[:rows].contiguous()
+
+
 def call(case: Case, args: tuple[Any, ...]) -> Any:
     """A function that launches one call of a case, into memory of its own."""
     query, weight, pool, visible, sequence, table = args
@@ -91,12 +101,22 @@ def call(case: Case, args: tuple[Any, ...]) -> Any:
         out = torch.empty((rows, case.context), dtype=torch.bfloat16, device=device)
         run = SPECS["index_score"].run
         return lambda: run(query, weight, pool, visible, sequence, table, 1, case.context, out, unpacked)
-    width = min(CANDIDATES, case.context // 8)
-    blocks = torch.stack([torch.randperm(case.context // 8 - 1, device=device)[:width].sort()[0] for _ in range(8)])
-    blocks = blocks.int().repeat(-(-rows // 8), 1)[:rows].contiguous()
-    out = torch.empty((rows, width * 8), dtype=torch.bfloat16, device=device)
+    blocks = candidates(case, rows, device)
+    out = torch.empty((rows, blocks.shape[1] * 8), dtype=torch.bfloat16, device=device)
     run = SPECS["index_score_blocks"].run
     return lambda: run(query, weight, pool, blocks, visible, sequence, table, 1, 8, out, unpacked)
+
+
+def topk_call(case: Case, args: tuple[Any, ...]) -> Any:
+    """The same with top-k: a function that launches `index_topk`."""
+    rows, device = args[0].shape[0], args[0].device
+    blocks = candidates(case, rows, device) if case.blocks else None
+    given = (*args, blocks, 1, case.context, 8, K)
+    indices = torch.empty((rows, K), dtype=torch.int32, device=device)
+    out = indices, torch.empty((rows, K), dtype=torch.bfloat16, device=device)
+    spec = SPECS["index_topk"]
+    scratch = torch.empty(spec.workspace(*given), dtype=torch.uint8, device=device)
+    return lambda: spec.run(*given, out, scratch)
 
 
 def floors(case: Case, rates: Rates) -> tuple[float, float]:
@@ -109,14 +129,19 @@ def floors(case: Case, rates: Rates) -> tuple[float, float]:
     return moved / rates.copy * 1e6, 2 * seen * PRODUCTS / rates.bf16 * 1e6
 
 
-def measure(case: Case, rates: Rates, device: torch.device) -> dict[str, Any]:
-    """Time and floors of a case."""
+def measure(case: Case, rates: Rates, device: torch.device) -> list[dict[str, Any]]:
+    """Times and floors of a case: the scores, and the scores with top-k."""
     size = case.sequences * case.context * WIDTH + case.sequences * case.rows * HEADS * WIDTH
-    sets = max(1, min(8, -(-(120 << 20) // size)))
-    time = replay_time([call(case, inputs(case, device, seed)) for seed in range(sets)])
+    sets = [inputs(case, device, seed) for seed in range(max(1, min(8, -(-(120 << 20) // size))))]
     memory, products = floors(case, rates)
-    return {"case": case.label, "us": time, "bytes_us": memory, "products_us": products,
-            "share": max(memory, products) / time}  # fmt: skip
+    scores = replay_time([call(case, args) for args in sets])
+    both = replay_time([topk_call(case, args) for args in sets])
+    floor = {"bytes_us": memory, "products_us": products}
+    return [
+        {"case": case.label, "us": scores, **floor, "share": max(memory, products) / scores},
+        {"case": f"  with top-k: {case.label}", "us": both, **floor, "share": max(memory, products) / both,
+         "select": both - scores},
+    ]  # fmt: skip
 
 
 def main() -> int:
@@ -125,8 +150,9 @@ def main() -> int:
     def cases(rates: Rates, device: torch.device) -> bool:
         for case in CASES:
             if options.only in case.label:
-                found = measure(case, rates, device)
-                print(json.dumps(found) if options.json else LINE.format(**found), flush=True)
+                for found in measure(case, rates, device):
+                    select = f", select {found['select']:.1f} us" if "select" in found else ""
+                    print(json.dumps(found) if options.json else LINE.format(**found) + select, flush=True)
         return False
 
     return run(options.json, cases)

@@ -81,7 +81,9 @@ def whole_lines(signature: Signature) -> str | None:
     width, pairs = signature.dims["di"], signature.dims["F"]
     if width not in PACK_WIDTHS:
         return f"di must be one of {', '.join(map(str, PACK_WIDTHS))}, got {width}"
-    return None if pairs % 4 == 0 and 2 * pairs <= width else f"F must be a multiple of 4 up to {width // 2}, got {pairs}"
+    if pairs % 4 or 2 * pairs > width:
+        return f"F must be a multiple of 4 up to {width // 2}, got {pairs}"
+    return None
 
 
 @functools.cache

@@ -158,7 +158,7 @@ def test_source_on_block_samples(emulated: Any, label: str) -> None:
 
 
 def rows_with_scores() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Scores, what is visible, compact blocks and sequences: NaN of either sign and both zeros, one row of no sequence."""
+    """Scores, what is visible, blocks, sequences: NaN of either sign and both zeros; one row of no sequence."""
     scores = torch.randn(4, 72, generator=torch.Generator().manual_seed(9)).bfloat16()
     scores[0, :9] = torch.tensor([NAN, -0.0, 0.0, -NAN, -INF, INF, -0.0, NAN, 0.0])
     scores[0, 9:] = -0.0
