@@ -43,11 +43,14 @@ class _References:
         self.draft_uri, _ = self._join(NO_URI, draft.uri)
         base, _ = self._join(NO_URI, _OWN_URI)
         self.resources: dict[Uri, JsonValue] = {self.draft_uri: True}
-        self.anchors: set[tuple[Uri, str]] = set()
+        self.anchors: dict[tuple[Uri, str], JsonValue] = {}
         self.bases: dict[int, Uri] = {}
         """Base URI of every part that was collected, by identity."""
-        self._collect(schema, base)
-        self.resources[self.bases.get(id(schema), base)] = schema
+        self.first_uri, _ = self._base_of(schema, base)
+        self.resources[self.first_uri] = schema
+        self._collect(schema, self.first_uri)  # resolves the identifier again: what is below `a/b` is below `a/a/b`
+        self.root_uri = self.bases.get(id(schema), self.first_uri)
+        self.resources[self.root_uri] = schema
 
     def _join(self, base: Uri, reference: str) -> tuple[Uri, str]:
         try:
@@ -55,27 +58,33 @@ class _References:
         except ValueError as error:
             raise SchemaError(f"{reference!r} is no URI reference: {error}") from None
 
+    def _base_of(self, schema: JsonValue, base: Uri) -> tuple[Uri, bool]:
+        """The base URI of a schema that stands where `base` is the one, and whether it has it by itself."""
+        own_id = schema.get(self.draft.id_keyword) if isinstance(schema, dict) else None
+        if not isinstance(schema, dict) or not isinstance(own_id, str):
+            return base, False
+        if own_id.startswith("#"):
+            self.anchors[base, own_id[1:]] = schema
+            return base, False
+        if self.draft.reference_alone and "$ref" in schema:
+            return base, False
+        return self._join(base, own_id.removesuffix("#"))[0], True
+
     def _collect(self, schema: JsonValue, base: Uri) -> None:
         if not isinstance(schema, dict) or id(schema) in self.bases:
             return
-        own_id, is_resource = schema.get(self.draft.id_keyword), False
-        if isinstance(own_id, str) and not (self.draft.reference_alone and "$ref" in schema):
-            if own_id.startswith("#"):
-                self.anchors.add((base, own_id[1:]))
-            else:
-                base, _ = self._join(base, own_id.removesuffix("#"))
-                is_resource = True
+        base, is_resource = self._base_of(schema, base)
         self.bases[id(schema)] = base
         for keyword in ("$anchor", "$dynamicAnchor"):
             if isinstance(name := schema.get(keyword), str):
-                self.anchors.add((base, name))
+                self.anchors[base, name] = schema
         for part in self._parts(schema, definitions=True):
             self._collect(part, base)
         if is_resource:  # behind its parts: of two with the same URI the outer one counts, and then the later one
             self.resources[base] = schema
 
     def _parts(self, schema: dict[str, JsonValue], definitions: bool) -> Iterator[JsonValue]:
-        if self.draft.reference_alone and isinstance(schema.get("$ref"), str):
+        if not definitions and self.draft.reference_alone and isinstance(schema.get("$ref"), str):
             return iter(())
         return _subschemas(schema, self.draft, definitions)
 
@@ -94,37 +103,50 @@ class _References:
         seen.add(id(schema))
         for reference in self._references(schema):
             if self._join(self.bases[id(schema)], reference)[0] not in self.resources:
-                raise SchemaError(f"reference {reference!r} does not lead to a part of the schema; none is fetched")
+                raise _nowhere(reference)
         for part in self._parts(schema, definitions=True):
             self._check_outward(part, seen)
 
     def _check_inward(self) -> None:
-        open: list[JsonValue] = [self.schema]  # no recursion: chains of references may be long
-        seen: set[int] = set()
+        open = [(self.schema, False)]  # no recursion: chains of references may be long
+        seen: set[tuple[int, bool]] = set()
         while open:
-            schema = open.pop()
-            if not isinstance(schema, dict) or id(schema) in seen:
+            schema, by_first_uri = open.pop()
+            if not isinstance(schema, dict) or (id(schema), by_first_uri) in seen:
                 continue
-            seen.add(id(schema))
-            open += [self._target(self.bases[id(schema)], reference) for reference in self._references(schema)]
-            open += self._parts(schema, definitions=False)
+            seen.add((id(schema), by_first_uri))
+            base = self.bases[id(schema)]
+            # Who comes by the root's first URI resolves by that one, until a part has its own.
+            by_first_uri = by_first_uri and base == self.root_uri
+            for reference in self._references(schema):
+                uri, target = self._target(self.first_uri if by_first_uri else base, reference)
+                if target is not schema:
+                    open.append((target, uri == self.first_uri))
+            open += [(part, by_first_uri) for part in self._parts(schema, definitions=False)]
 
-    def _target(self, base: Uri, reference: str) -> JsonValue:
+    def _target(self, base: Uri, reference: str) -> tuple[Uri, JsonValue]:
+        """What a reference refers to, and by which URI."""
         uri, fragment = self._join(base, reference)
         fragment = unquote(fragment)
+        if uri not in self.resources:
+            raise _nowhere(reference)
         if uri == self.draft_uri:
-            return True
+            return uri, True
         if fragment and not fragment.startswith("/"):
             if (uri, fragment) not in self.anchors:
                 raise SchemaError(f"reference {reference!r}: there is no such anchor")
-            return True
+            return uri, self.anchors[uri, fragment]
         target = _resolve_pointer(self.resources[uri], fragment, reference)
         if isinstance(target, dict) and id(target) not in self.bases:  # lies where no keyword puts a schema
             if problem := check_keywords(target, self.draft):
                 raise SchemaError(f"reference {reference!r}: {problem}")
             self._collect(target, uri)
             self._check_outward(target, set())
-        return target
+        return uri, target
+
+
+def _nowhere(reference: str) -> SchemaError:
+    return SchemaError(f"reference {reference!r} does not lead to a part of the schema; none is fetched")
 
 
 def _resolve_pointer(schema: JsonValue, pointer: str, reference: str) -> JsonValue:

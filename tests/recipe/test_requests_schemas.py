@@ -173,14 +173,74 @@ def test_uris_equal_the_other_codec(wheel: ModuleType) -> None:
     rng = random.Random(5)
     seen = Counter[bool]()
     for _ in range(700):
-        # Not below a root that is relative itself: there the original goes up (`..`) by a way of its own.
-        ids, base = rng.sample(URIS, 2), rng.choice((*(uri for uri in URIS if not uri.startswith("a/")), None, None))
+        ids, base = rng.sample(URIS, 2), rng.choice((*URIS, "a/", "a/b/c", "../a/b", None, None))
         schema: Any = {"$ref": rng.choice(URIS) + rng.choice(("", "#", "#/$defs/a"))}
         schema |= {"$defs": {"a": {"$id": ids[0]}, "b": {"$id": ids[1], "$defs": {"a": {}}}}}
         schema |= {"$id": base} if base is not None else {}
         assert is_schema(schema) == is_schema_there(wheel, schema), schema
         seen[is_schema(schema)] += 1
     assert min(seen.values()) > 40
+
+
+NAMES = (*(uri for uri in URIS if "[" not in uri), "a/", "a/b/c", "../b", "b", ".")
+DRAFTS = tuple(f"http://json-schema.org/draft-0{number}/schema#" for number in (6, 7))
+
+
+def random_resource(rng: random.Random, definitions: str, depth: int = 0) -> dict[str, Any]:
+    """A schema of identifiers, anchors, references and definitions; before 2019 an anchor is an identifier."""
+    schema: dict[str, Any] = {}
+    if rng.random() < 0.5:
+        schema["$id"] = rng.choice(NAMES)
+    if rng.random() < 0.4:
+        name = rng.choice("kl")
+        schema |= {"$id": f"#{name}"} if definitions == "definitions" else {"$anchor": name}
+    if rng.random() < 0.2:
+        schema["$ref"] = random_reference(rng, definitions)
+    if depth < 2 and rng.random() < 0.6:
+        schema[definitions] = {
+            name: random_resource(rng, definitions, depth + 1) for name in rng.sample("ab", rng.randint(1, 2))
+        }
+    return schema
+
+
+def random_reference(rng: random.Random, definitions: str) -> str:
+    return rng.choice(NAMES) + rng.choice(("", "#", "#k", "#l", f"#/{definitions}/a"))
+
+
+def test_references_equal_the_other_codec(wheel: ModuleType) -> None:
+    """Anchors, identifiers beside references, and parts that are reached by one of two URIs of the root."""
+    rng = random.Random(7)
+    seen = Counter[bool]()
+    for _ in range(2500):
+        draft = rng.choice((None, None, *DRAFTS))
+        definitions = "$defs" if draft is None else "definitions"
+        schema = random_resource(rng, definitions) | ({} if draft is None else {"$schema": draft})
+        schema["allOf"] = [{"$ref": random_reference(rng, definitions)}]
+        assert is_schema(schema) == is_schema_there(wheel, schema), schema
+        seen[is_schema(schema)] += 1
+    assert min(seen.values()) > 100
+
+
+OUTWARD = {"$ref": "http://q/zz"}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$id": "a/b", "$ref": "../b"},
+        {"$id": "a/", "$ref": ".."},
+        {"$id": "a/", "allOf": [{"$ref": ".."}]},
+        {"$id": "a/", "properties": {"x": {"$ref": "../#/$defs/k"}}, "$defs": {"k": {"$ref": "../#/$defs/m"}, "m": {}}},
+        {"$id": "a/", "properties": {"x": {"$ref": "../#/$defs/k"}}, "$defs": {"k": {"$ref": "#/$defs/m"}, "m": {}}},
+        {"$schema": DRAFTS[1], "$ref": "#", "allOf": [OUTWARD]},
+        {"$schema": DRAFTS[1], "allOf": [{"$ref": "#", "definitions": {"x": OUTWARD}}]},
+        {"$schema": DRAFTS[1], "$ref": "#", "allOf": [{"$ref": "#/nowhere"}]},
+        {"$schema": DRAFTS[1], "definitions": {"a": {"$id": "#l", "$ref": "#"}}, "allOf": [{"$ref": "#l"}]},
+        {"$defs": {"a": {"$anchor": "l", "$ref": "#/nowhere"}}, "$ref": "#l"},
+    ],
+)
+def test_corners_of_references_equal_the_other_codec(schema: Any, wheel: ModuleType) -> None:
+    assert is_schema(schema) == is_schema_there(wheel, schema)
 
 
 def is_schema(schema: Any) -> bool:
