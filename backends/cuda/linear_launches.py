@@ -1,0 +1,121 @@
+"""Launches of `linear_kernels.py`: tiles by rows and widths, and the cut of K into parts, which is no choice.
+
+A launch is data, so that what runs and what is compiled ahead of time are made by the same functions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from . import linear_kernels as device
+from .compile_list import CompileCase
+from .jit import INTERPRETED
+
+GROUP = 32
+FEW = 32
+"""Up to so many rows FP8 rows are unpacked by every program that reads them."""
+MANY = 256
+"""From so many rows on FP8 weights are unpacked first."""
+TILE = 128
+"""Outputs of a program, as far as the cut into parts goes."""
+PROGRAMS = 160
+"""Programs that fill a GPU."""
+PART = 512
+"""Fewest channels of a part."""
+DEAL = device.DEAL.value
+BF16_FEW = 64
+"""Up to so many rows outputs take the side of the matrix unit that wants 64."""
+
+
+def part_of(outputs: int, k: int) -> int:
+    """Channels of a part, a multiple of 128: K whole where the outputs alone fill a GPU. By static sizes only: it is
+    part of what a weight computes."""
+    tiles = -(-outputs // TILE)
+    parts = max(1, min(-(-PROGRAMS // tiles), k // PART)) if 2 * tiles < PROGRAMS else 1
+    return -(-k // (parts * 128)) * 128
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel of a call: what a compile list and a launcher both need."""
+
+    kernel: Any
+    grid: tuple[int, ...]
+    constants: dict[str, Any]
+    num_warps: int
+    num_stages: int
+
+    def __call__(self, *args: Any) -> None:
+        self.kernel[self.grid](
+            *args, **self.constants, num_warps=self.num_warps, num_stages=self.num_stages, enable_fp_fusion=True
+        )
+
+    def case(self, label: str, types: dict[str, str | None], **options: Any) -> CompileCase:
+        """The same, compiled ahead for arguments of these types."""
+        return CompileCase(
+            self.kernel, types, self.constants, self.num_warps, self.num_stages, label,
+            options={"enable_fp_fusion": True}, **options,
+        )  # fmt: skip
+
+
+def _row_tile(rows: int) -> int:
+    return 16 if rows <= 16 else 32 if rows <= 32 else 64 if rows <= 64 else 128
+
+
+def packed_launch(rows: int, groups: int, n: int, k: int, x8: bool) -> Launch:
+    """FP8 weights that are unpacked on the way."""
+    part, tile = part_of(groups * n, k), _row_tile(rows)
+    outputs = 64 if tile <= 32 else 128
+    grid = groups * -(-n // outputs), -(-rows // tile), -(-k // part)
+    constants = {"G": groups, "N": n, "K": k, "PART": part, "X8": x8,
+                 "BLOCK_N": outputs, "BLOCK_T": tile, "BLOCK_K": 128}  # fmt: skip
+    return Launch(device.packed_linear, grid, constants, 4, 4 if tile <= 32 else 3)
+
+
+def unpack_launch(rows: int, k: int, shared: int) -> Launch:
+    """FP8 to bf16, dealt; a row of scales for so many rows."""
+    block = min(512, -(-k // DEAL) * DEAL)
+    block = 1 << (block - 1).bit_length()
+    tile = max(1, 4096 // block)
+    return Launch(
+        device.unpack_fp8, (-(-rows // tile) * -(-k // block),),
+        {"K": k, "WIDTH": dealt(k), "SHARED": shared, "BLOCK_T": tile, "BLOCK_K": block}, 4, 1,
+    )  # fmt: skip
+
+
+def few_launch(rows: int, n: int, k: int, part: int, gelu: bool) -> Launch:
+    """bf16 weights and few rows."""
+    tile = _row_tile(rows)
+    outputs = 64 if tile <= 32 else 128
+    block = 128 if tile <= 32 or INTERPRETED else 64
+    grid = -(-n // outputs), -(-rows // tile), -(-k // part)
+    constants = {"N": n, "K": k, "PART": part, "GELU": gelu, "BLOCK_N": outputs, "BLOCK_T": tile, "BLOCK_K": block}
+    return Launch(device.few_rows, grid, constants, 4, 4)
+
+
+def many_launch(rows: int, groups: int, n: int, k: int, part: int, gelu: bool) -> Launch:
+    """bf16 weights and many rows."""
+    # The interpreter rounds once a product, so there all ways must have products of as many channels.
+    tile, outputs, block = 128, 256 if part >= k and n > 128 else 128, 128 if INTERPRETED else 64
+    constants = {"G": groups, "N": n, "K": k, "PART": part, "GELU": gelu,
+                 "BLOCK_N": outputs, "BLOCK_T": tile, "BLOCK_K": block}  # fmt: skip
+    return Launch(device.many_rows, (-(-rows // tile) * -(-n // outputs), groups), constants, 8, 3)
+
+
+def add_launch(elements: int, n: int, parts: int, gelu: bool) -> Launch:
+    """The sum of parts."""
+    constants = {"N": n, "PARTS": parts, "GELU": gelu, "BLOCK": 1024}
+    return Launch(device.add_parts, (-(-elements // 1024),), constants, 4, 1)
+
+
+def dealt(k: int) -> int:
+    """Channels of an unpacked row."""
+    return -(-k // DEAL) * DEAL
+
+
+def aligned(*weights: Tensor) -> tuple[Tensor, ...]:
+    """Weights as they are, at addresses that wide loads can take."""
+    return tuple(w if w.data_ptr() % 16 == 0 else w.clone() for w in weights)
