@@ -1,0 +1,81 @@
+"""Hyper-connections: the class, widths and numbers of streams with idle lanes, parts of long sums, equal bits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from cuda_calls import PLAIN, SPOILT, STRIDED, assert_kept, every_call, run, sample
+from deepinfer.ops.required import IN_PLACE
+
+OPS = ("hc_collapse", "hc_expand", "hc_collapse_norm", "hc_coefficients")
+EDGES = {
+    "hc_collapse": "two streams",
+    "hc_expand": "two streams",
+    "hc_collapse_norm": "zero, NaN",
+    "hc_coefficients": "zero, NaN",
+}
+
+
+@pytest.mark.parametrize("variant", [PLAIN, STRIDED, SPOILT])
+@pytest.mark.parametrize("op", OPS)
+def test_samples(op: str, variant: str) -> None:
+    assert_kept(op, sample(op, EDGES[op]).args, variant)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_no_rows(op: str) -> None:
+    assert_kept(op, sample(op, "0 rows").args)
+
+
+def test_steep_exponentials() -> None:
+    assert_kept("hc_coefficients", sample("hc_coefficients", "steep").args)
+
+
+def test_expand_into_its_own_streams() -> None:
+    assert_kept("hc_expand", sample("hc_expand", "16 rows").args, IN_PLACE)
+
+
+@pytest.mark.parametrize(("streams", "width"), [(3, 1056), (1, 32), (4, 2080)])
+def test_streams_and_tiles(streams: int, width: int) -> None:
+    """A number of streams that is no power of two; two tiles of channels and a tail."""
+    torch.manual_seed(width)
+    x, y = torch.randn(2, streams, width).bfloat16(), torch.randn(2, width).bfloat16()
+    post, comb = torch.randn(2, streams), torch.randn(2, streams, streams)
+    assert_kept("hc_expand", (x, y, post, comb))
+    assert_kept("hc_collapse", (x, post))
+    assert_kept("hc_collapse_norm", (x, post, y[0].contiguous(), 1e-20))
+
+
+def test_parts_of_the_channels_and_rows() -> None:
+    """Two tiles of rows, parts of several tiles of channels, the last one short; three streams."""
+    torch.manual_seed(4)
+    m, width, n = 3, 350, 15
+    x = torch.randn(66, m, width).bfloat16()
+    fn = torch.randn(n, m * width) * width**-0.5
+    args = (x, fn, torch.randn(n), torch.randn(3), 1e-20, 1e-6, 3)
+    assert_kept("hc_coefficients", args)
+    whole = run("hc_coefficients", *args)
+    alone = run("hc_coefficients", x[65:], *args[1:])
+    assert all(torch.equal(a[65:], b) for a, b in zip(whole, alone, strict=True))
+
+
+def test_the_fused_op_has_the_bits_of_its_parts() -> None:
+    torch.manual_seed(5)
+    x, pending, weight = torch.randn(3, 4, 96).bfloat16(), torch.randn(3, 4), torch.randn(96).bfloat16()
+    fused = run("hc_collapse_norm", x, pending, weight, 1e-6)
+    parts = run("rms_norm_quant", run("hc_collapse", x, pending)[0], weight, 1e-6)
+    for a, b in zip(fused, parts, strict=True):
+        assert torch.equal(a.view(torch.uint8), b.view(torch.uint8))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("op", OPS)
+def test_every_required_call(op: str) -> None:
+    for label, args, variant in every_call(op):
+        try:
+            assert_kept(op, args, variant)
+        except AssertionError as error:
+            raise AssertionError(f"{label}: {error}") from None
