@@ -79,12 +79,12 @@ def select(
         enable_fp_fusion=False,
     )  # fmt: skip
     row_bracket[(rows,)](
-        logits, inverse, *filters, stats, head, at.parts, V=width, FORCE=force, PARTS=at.padded,
+        logits, inverse, *filters, stats, head, at.parts, force, V=width, FORCED=force > 0, PARTS=at.padded,
         SMALL=width <= at.cap, SAMPLE=SAMPLE.value, num_warps=8, enable_fp_fusion=False,
     )  # fmt: skip
     row_gather[(at.parts, rows)](
-        logits, inverse, *filters, head, sums, lists, at.tiles * (BLOCK // WARP), width, V=width, FORCE=force,
-        CAP=at.cap, LANES=WARP // 4, num_warps=1, enable_fp_fusion=False,
+        logits, inverse, *filters, head, sums, lists, at.tiles * (BLOCK // WARP), width, force, V=width,
+        FORCED=force > 0, CAP=at.cap, LANES=WARP // 4, num_warps=1, enable_fp_fusion=False,
     )  # fmt: skip
     return head, sums, lists
 
@@ -108,8 +108,8 @@ def sample_filter(
     force = max(0, min(force_top_k, width))
     head, sums, lists = select(ws, at, logits, inv_temperature, top_k, top_p, min_p, force)
     row_finish[(rows,)](
-        logits, inv_temperature, top_k, top_p, min_p, head, sums, lists, *out, at.parts, V=width, FORCE=force,
-        CAP=at.cap, PARTS=at.padded, BLOCK=SEARCH, num_warps=8, enable_fp_fusion=False,
+        logits, inv_temperature, top_k, top_p, min_p, head, sums, lists, *out, at.parts, force, V=width,
+        FORCED=force > 0, CAP=at.cap, PARTS=at.padded, BLOCK=SEARCH, num_warps=8, enable_fp_fusion=False,
     )  # fmt: skip
     return out
 
@@ -281,7 +281,7 @@ def top_logprobs(
     head, row_sums, lists = select(ws[at.selection :], at.record, logits, None, None, None, None, at.k)
     top_values[(rows,)](
         logits, inv_temperature, threshold, last_id, stats, head, row_sums, lists, ws[at.list :], sums, *out,
-        at.record.parts, K=k, TAKE=at.k, V=width, CAP=at.record.cap, PARTS=at.record.padded, PICKED=at.picked,
+        at.record.parts, at.k, K=k, V=width, CAP=at.record.cap, PARTS=at.record.padded, PICKED=at.picked,
         BLOCK=SEARCH, num_warps=8, enable_fp_fusion=False,
     )  # fmt: skip
     return out
@@ -290,6 +290,7 @@ def top_logprobs(
 _V = {"V": VOCABULARY}
 _PARTS = {"PARTS": padded(VOCABULARY)}
 _UNFILTERED = ("threshold", "last")
+_RAW = ("inverse", "top_k", "top_p", "min_p")
 COMPILES = [
     case(row_stats, "weighed", **_V, WEIGH=True, BLOCK=BLOCK),
     case(row_stats, "", **_V, WEIGH=False, BLOCK=BLOCK),
@@ -297,15 +298,19 @@ COMPILES = [
     *(
         one
         for label, absent in filters()
+        for form, forced in (("", False), (", forced", True))
         for one in (
             case(
-                row_bracket, label, absent=absent, **_V, **_PARTS, FORCE=0, SMALL=False,
-                SAMPLE=SAMPLE.value,
+                row_bracket, label + form, absent=absent, **_V, **_PARTS, FORCED=forced, SMALL=False,
+                SAMPLE=SAMPLE.value, slow=forced,
             ),
-            case(row_gather, label, absent=absent, **_V, FORCE=0, CAP=CAP, LANES=WARP // 4, num_warps=1),
             case(
-                row_finish, label, absent=absent, types={"max_ptr": "*fp32"}, **_V, **_PARTS, FORCE=0, CAP=CAP,
-                BLOCK=SEARCH,
+                row_gather, label + form, absent=absent, **_V, FORCED=forced, CAP=CAP, LANES=WARP // 4, num_warps=1,
+                slow=forced,
+            ),
+            case(
+                row_finish, label + form, absent=absent, types={"max_ptr": "*fp32"}, **_V, **_PARTS, FORCED=forced,
+                CAP=CAP, BLOCK=SEARCH, slow=forced,
             ),
         )
     ),
@@ -321,26 +326,16 @@ COMPILES = [
     case(token_values, "raw", absent=("inverse", *_UNFILTERED), num_warps=1, **_V, **_PARTS),
     case(smaller_part, types={"part_ptr": "*i64"}, **_V, BLOCK=BLOCK),
     case(smaller_finish, types={"out_ptr": "*i64"}, num_warps=1, **_PARTS),
+    case(
+        row_bracket, "list", absent=_RAW, **_V, **_PARTS, FORCED=True, SMALL=False, SAMPLE=SAMPLE.value,
+    ),
+    case(row_gather, "list", absent=_RAW, num_warps=1, **_V, FORCED=True, CAP=CAP, LANES=WARP // 4),
     *(
-        one
-        for k in (20,)
-        for one in (
-            case(
-                row_bracket, f"list of {k}", absent=("inverse", "top_k", "top_p", "min_p"), **_V, **_PARTS,
-                FORCE=k, SMALL=False, SAMPLE=SAMPLE.value,
-            ),
-            case(
-                row_gather, f"list of {k}", absent=("inverse", "top_k", "top_p", "min_p"), num_warps=1, **_V, FORCE=k,
-                CAP=CAP, LANES=WARP // 4,
-            ),
-            case(
-                top_values, f"list of {k}", **_V, **_PARTS, K=k, TAKE=k, CAP=CAP, PICKED=triton.next_power_of_2(k),
-                BLOCK=SEARCH,
-            ),
-            case(
-                top_values, f"raw list of {k}", absent=("inverse", *_UNFILTERED), **_V, **_PARTS, K=k, TAKE=k, CAP=CAP,
-                PICKED=triton.next_power_of_2(k), BLOCK=SEARCH,
-            ),
+        case(
+            top_values, f"{label} of {k}", absent=absent, **_V, **_PARTS, K=k, CAP=CAP,
+            PICKED=triton.next_power_of_2(k), BLOCK=SEARCH,
         )
+        for k in (20,)
+        for label, absent in (("list", ()), ("raw list", ("inverse", *_UNFILTERED)))
     ),
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -37,12 +38,13 @@ TYPES = {
 
 def case(
     kernel: Any, label: str = "", *, absent: Iterable[str] = (), types: dict[str, str] | None = None,
-    num_warps: int = 8, **constexprs: Any,
+    num_warps: int = 8, slow: bool = False, **constexprs: Any,
 ) -> CompileCase:  # fmt: skip
     """A case of a kernel.
 
     Args:
         absent: names, without `_ptr`, of tensors that are None. types: of arguments that differ from TYPES.
+        slow: as in `CompileCase`.
     """
     gone = {f"{name}_ptr" for name in absent}
     signature: dict[str, str | None] = {}
@@ -51,13 +53,13 @@ def case(
             continue
         kind = (types or {}).get(name) or TYPES.get(name) or ("i64" if "int64" in str(parameter.annotation) else "i32")
         signature[name] = None if name in gone else kind
-    return CompileCase(kernel, signature, constexprs, num_warps=num_warps, label=label)
+    return CompileCase(kernel, signature, constexprs, num_warps=num_warps, label=label, slow=slow)
 
 
 def filters() -> Iterator[tuple[str, tuple[str, ...]]]:
     """Label, and the filters that no row has: the sampler gives those that some row of the batch has."""
-    yield "no filters", ("top_k", "top_p", "min_p")
-    yield "top-k", ("top_p", "min_p")
-    yield "top-p", ("top_k", "min_p")
-    yield "top-k and top-p", ("min_p",)
-    yield "all filters", ()
+    names = {"top_k": "top-k", "top_p": "top-p", "min_p": "min-p"}
+    for count in range(4):
+        for given in itertools.combinations(names, count):
+            label = " and ".join(names[name] for name in given) if count < 3 else "all filters"
+            yield label or "no filters", tuple(name for name in names if name not in given)

@@ -136,8 +136,8 @@ def _share(total, fraction):
 
 @jit
 def selection(
-    row: tl.int64, z_ptr, inverse_ptr, top_k_ptr, top_p_ptr, min_p_ptr, head_ptr, sums_ptr, list_ptr, parts,
-    V: tl.constexpr, FORCE: tl.constexpr, CAP: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr,
+    row: tl.int64, z_ptr, inverse_ptr, top_k_ptr, top_p_ptr, min_p_ptr, head_ptr, sums_ptr, list_ptr, parts, force,
+    V: tl.constexpr, FORCED: tl.constexpr, CAP: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """A row's kept set: largest key with its id, threshold key, last id, count, mass; and where its tokens are listed.
 
@@ -162,7 +162,7 @@ def selection(
         own = sums_ptr + (row * parts + part) * SUMS
         inside = part < parts
         total = tl.sum(tl.load(own, mask=inside, other=0), 0)
-        pool, most, top_p, min_p = _wanted(row, finite, top_k_ptr, top_p_ptr, min_p_ptr, FORCE)
+        pool, most, top_p, min_p = _wanted(row, finite, top_k_ptr, top_p_ptr, min_p_ptr, force, FORCED)
         count = finite
         mass = total
         t = tl.full((), _NEVER + 1, tl.int64)
@@ -175,7 +175,7 @@ def selection(
             low = tl.load(head + 2) - 1
             high = tl.load(head + 3) - 1
             limit = tl.where(top_p < _ONE, _share(total, top_p), _NO_LIMIT)
-            if FORCE > 0:
+            if FORCED:
                 limit = tl.where(limit < _NO_LIMIT, -1, limit)  # not known yet; what it may be is searched in the list
             listed = found <= CAP
             n = tl.where(listed, found, V).to(tl.int32)
@@ -184,7 +184,7 @@ def selection(
                 inner, weight = _measure(True, z_row, entries, n, largest, rate, low, CAP, BLOCK)
                 heavier, heavier_weight = _measure(True, z_row, entries, n, largest, rate, light, CAP, BLOCK)
                 all_of_it = base_count + found == finite
-                if FORCE > 0:
+                if FORCED:
                     listed = (base_count == 0) & (all_of_it | (found >= pool))
                 else:
                     first = (base_count < most) & (base_mass <= limit) & (high > light)
@@ -196,7 +196,7 @@ def selection(
             base_mass = tl.where(listed, base_mass, 0)
             low = tl.where(listed, low, _NEVER)
             high = tl.where(listed, high, order >> 32)
-            if FORCE > 0:
+            if FORCED:
                 pool_t, pool_last, pool_count, weight_of_pool = _search(
                     listed, z_row, entries, n, largest, rate, base_count, base_mass, low, high, pool, _NO_LIMIT,
                     tl.full((), _NEVER, tl.int64), V, CAP, BLOCK,
@@ -212,14 +212,14 @@ def selection(
 @jit
 def row_finish(
     z_ptr, inverse_ptr, top_k_ptr, top_p_ptr, min_p_ptr, head_ptr, sums_ptr, list_ptr,
-    max_ptr, max_id_ptr, threshold_ptr, last_ptr, count_ptr, mass_ptr, parts,
-    V: tl.constexpr, FORCE: tl.constexpr, CAP: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr,
+    max_ptr, max_id_ptr, threshold_ptr, last_ptr, count_ptr, mass_ptr, parts, force,
+    V: tl.constexpr, FORCED: tl.constexpr, CAP: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The outputs of `sample_filter`. Grid (rows,)."""
     row = tl.program_id(0).to(tl.int64)
     order, finite, t, last, count, mass, _, _ = selection(
-        row, z_ptr, inverse_ptr, top_k_ptr, top_p_ptr, min_p_ptr, head_ptr, sums_ptr, list_ptr, parts,
-        V, FORCE, CAP, PARTS, BLOCK,
+        row, z_ptr, inverse_ptr, top_k_ptr, top_p_ptr, min_p_ptr, head_ptr, sums_ptr, list_ptr, parts, force,
+        V, FORCED, CAP, PARTS, BLOCK,
     )  # fmt: skip
     valid = finite >= 0
     everything = count == finite

@@ -99,14 +99,29 @@ def token_values(
 @jit
 def top_values(
     z_ptr, inverse_ptr, threshold_ptr, last_ptr, stats_ptr, head_ptr, sums_ptr, list_ptr, picked_ptr,
-    sum_ptr, ids_ptr, value_ptr, parts,
-    K: tl.constexpr, TAKE: tl.constexpr, V: tl.constexpr, CAP: tl.constexpr, PARTS: tl.constexpr, PICKED: tl.constexpr,
+    sum_ptr, ids_ptr, value_ptr, parts, take,
+    K: tl.constexpr, V: tl.constexpr, CAP: tl.constexpr, PARTS: tl.constexpr, PICKED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The K largest kept logits of a row, sorted, and their log-probabilities. Grid (rows,)."""
     row = tl.program_id(0).to(tl.int64)
     order, finite, t, last, count, _, listed, n = selection(
-        row, z_ptr, None, None, None, None, head_ptr, sums_ptr, list_ptr, parts, V, TAKE, CAP, PARTS, BLOCK
+        row,
+        z_ptr,
+        None,
+        None,
+        None,
+        None,
+        head_ptr,
+        sums_ptr,
+        list_ptr,
+        parts,
+        take,
+        V,
+        True,
+        CAP,
+        PARTS,
+        BLOCK,
     )
     valid = finite >= 0
     last = tl.where(count == finite, V, last)

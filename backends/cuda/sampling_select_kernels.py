@@ -122,11 +122,15 @@ def row_top(stats_ptr, row: tl.int64, parts, PARTS: tl.constexpr):
 
 
 @jit
-def _wanted(row, finite, top_k_ptr, top_p_ptr, min_p_ptr, FORCE: tl.constexpr):
-    """What binds a row: tokens kept at most, share of top-p and least weight (int64), as `off` where they are."""
+def _wanted(row, finite, top_k_ptr, top_p_ptr, min_p_ptr, force, FORCED: tl.constexpr):
+    """What binds a row: tokens kept at most, share of top-p and least weight (int64), as `off` where they are.
+
+    Args:
+        force: tokens of the pool, where it is FORCED.
+    """
     most = finite
-    if FORCE > 0:
-        most = tl.minimum(most, FORCE)
+    if FORCED:
+        most = tl.minimum(most, force)
     pool = most
     if top_k_ptr is not None:
         k = tl.load(top_k_ptr + row).to(tl.int64)
@@ -142,8 +146,8 @@ def _wanted(row, finite, top_k_ptr, top_p_ptr, min_p_ptr, FORCE: tl.constexpr):
 
 @jit
 def row_bracket(
-    z_ptr, inverse_ptr, top_k_ptr, top_p_ptr, min_p_ptr, stats_ptr, head_ptr, parts,
-    V: tl.constexpr, FORCE: tl.constexpr, PARTS: tl.constexpr, SMALL: tl.constexpr, SAMPLE: tl.constexpr,
+    z_ptr, inverse_ptr, top_k_ptr, top_p_ptr, min_p_ptr, stats_ptr, head_ptr, parts, force,
+    V: tl.constexpr, FORCED: tl.constexpr, PARTS: tl.constexpr, SMALL: tl.constexpr, SAMPLE: tl.constexpr,
 ):  # fmt: skip
     """Bracket of a row's threshold, and the head of its record. Grid (rows,). SMALL: the list takes the whole row."""
     row = tl.program_id(0).to(tl.int64)
@@ -154,9 +158,9 @@ def row_bracket(
     tl.store(head + 4, tl.full((), 0, tl.int64))
     top_key = order >> 32
     rate = row_rate(inverse_ptr, row)
-    pool, most, top_p, min_p = _wanted(row, finite, top_k_ptr, top_p_ptr, min_p_ptr, FORCE)
+    pool, most, top_p, min_p = _wanted(row, finite, top_k_ptr, top_p_ptr, min_p_ptr, force, FORCED)
     binds = (most < finite) | (top_p < _ONE) | (min_p > 0)
-    if FORCE > 0:
+    if FORCED:
         most = pool  # the whole pool is listed, since its weight is wanted
     low = tl.full((), _NEVER + 1, tl.int64)
     high = top_key + 1
@@ -174,7 +178,7 @@ def row_bracket(
         counted = most < finite
         high_all = tl.where(counted, high_k, _LOWEST)
         low_all = tl.where(counted, low_k, _LOWEST)
-        if FORCE > 0:
+        if FORCED:
             high_all = tl.full((), _FAR, tl.int64)
         elif top_p_ptr is not None:
             # By weight: what lies at or below a key has to weigh (1 - top_p) of the row.
@@ -189,7 +193,7 @@ def row_bracket(
             low_p = tl.max(tl.where((through + spread + 3 * w) * each < left, key, _LOWEST), 0)
             high_all = tl.where(top_p < _ONE, tl.maximum(high_all, high_p), high_all)
             low_all = tl.where(top_p < _ONE, tl.maximum(low_all, low_p), low_all)
-        if FORCE == 0:
+        if not FORCED:
             if min_p_ptr is not None:
                 # Around the least weight: as far as the second sample that surely has it, and that surely has not.
                 edge = tl.log2(tl.maximum(min_p, 1).to(tl.float32)) - 31.0
@@ -227,8 +231,8 @@ def _too_light(w, key, min_p):
 
 @jit
 def row_gather(
-    z_ptr, inverse_ptr, top_k_ptr, top_p_ptr, min_p_ptr, head_ptr, sums_ptr, list_ptr, tiles, stride,
-    V: tl.constexpr, FORCE: tl.constexpr, CAP: tl.constexpr, LANES: tl.constexpr,
+    z_ptr, inverse_ptr, top_k_ptr, top_p_ptr, min_p_ptr, head_ptr, sums_ptr, list_ptr, tiles, stride, force,
+    V: tl.constexpr, FORCED: tl.constexpr, CAP: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Sums over one part of a row, and its tokens inside the bracket into the row's list. Grid (parts, rows).
 
@@ -246,7 +250,7 @@ def row_gather(
     largest = key_value((tl.load(head) >> 32).to(tl.int32))
     low = tl.load(head + 2).to(tl.int32)
     high = tl.load(head + 3).to(tl.int32)
-    pool, most, top_p, min_p = _wanted(row, finite, top_k_ptr, top_p_ptr, min_p_ptr, FORCE)
+    pool, most, top_p, min_p = _wanted(row, finite, top_k_ptr, top_p_ptr, min_p_ptr, force, FORCED)
     binds = (most < finite) | (top_p < _ONE) | (min_p > 0)
     lane = tl.arange(0, LANES)
     total = tl.zeros((LANES,), tl.int64)
