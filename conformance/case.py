@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -51,10 +51,15 @@ def raised(error: BaseException, about: str = "") -> Finding:
 
 @dataclass(frozen=True)
 class Target:
-    """What is judged: a backend, active when a case runs, on a device."""
+    """What is judged: a backend, active when a case runs, on a device.
+
+    Attributes:
+        fallback: a whole model is judged also where the reference, on that device, has to run some of its ops.
+    """
 
     backend: str
     device: torch.device
+    fallback: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -65,18 +70,21 @@ class Outcome:
         findings: what is wrong.
         skipped: '' or 'unavailable: WHY' or 'declared unsupported: WHY'; nothing else is a reason to skip.
         worst: largest share of a limit that a value reached; None where no limit applies.
-        notes: what a report says beside the verdict: fallbacks, shares.
+        notes: what a report says beside the verdict, such as shares.
+        borrowed: ops that ran on the reference's kernels, where the target allows that. Nothing that is found is then
+            said of the backend alone.
     """
 
     findings: tuple[Finding, ...] = ()
     skipped: str = ""
     worst: float | None = None
     notes: tuple[str, ...] = ()
+    borrowed: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
-        """Whether the case ran and nothing is wrong."""
-        return not self.findings and not self.skipped
+        """Whether the case ran, on the backend's own kernels, and nothing is wrong."""
+        return not self.findings and not self.skipped and not self.borrowed
 
 
 def skip(kind: str, why: str) -> Outcome:

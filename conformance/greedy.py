@@ -86,7 +86,7 @@ def judge_greedy(preset: str, count: int, target: Target) -> Outcome:
         findings.append(Finding("share", f"none of {total} positions qualifies, so nothing was compared"))
     note = f"{share:.1%} of {total} positions qualify; {agreement(clear, got):.1%} of all tokens are equal"
     borrowed = here.fallbacks(target.backend, target.device.type)
-    return of_own(Outcome(tuple(findings), notes=(note,)), borrowed)
+    return of_own(Outcome(tuple(findings), notes=(note,)), borrowed, target)
 
 
 @cache

@@ -156,7 +156,7 @@ def judge_ops(preset: str, long: int, ops: Sequence[OpSpec], target: Target) -> 
     if not ran and missing:
         return skip(UNSUPPORTED, "; ".join(missing.values()))
     notes = () if ran else ("the model calls none of these ops; nothing was compared",)
-    return of_own(Outcome(_first(diverged, "calls"), worst=worst, notes=notes), sorted(missing))
+    return of_own(Outcome(_first(diverged, "calls"), worst=worst, notes=notes), sorted(missing), target)
 
 
 def _again(made: OpCall, target: Target) -> tuple[list[Finding], float]:
@@ -191,7 +191,7 @@ def judge_layers(preset: str, long: int, target: Target) -> Outcome:
                 f"layer {layer}: relative rms error {error:.3g}, limit {limit:.3g} ({MULTIPLE} x the variants' spread)"
             )
             findings.append(Finding("layer", text))
-    return of_own(Outcome(_first(findings, "layers"), worst=max(shares)), borrowed)
+    return of_own(Outcome(_first(findings, "layers"), worst=max(shares)), borrowed, target)
 
 
 # ---- (b) ------------------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def judge_replayed(preset: str, long: int, target: Target) -> Outcome:
             name = f"streams after layer {place}" if place < len(w.spread) else "logits"
             text = f"{name}: rms error {error:.3g}, limit {MULTIPLE * spread:.3g} ({MULTIPLE} x the variants' spread)"
             findings.append(Finding("replayed", text))
-    return of_own(Outcome(_first(findings, "places"), worst=max(shares)), borrowed)
+    return of_own(Outcome(_first(findings, "places"), worst=max(shares)), borrowed, target)
 
 
 def _run(
@@ -226,11 +226,14 @@ def _run(
     return steps, trace.fallbacks(target.backend, target.device.type)
 
 
-def of_own(outcome: Outcome, borrowed: Sequence[str]) -> Outcome:
+def of_own(outcome: Outcome, borrowed: Sequence[str], target: Target) -> Outcome:
     """The outcome of a model; without findings a skip, where the target has no kernels for some ops.
 
     What is wrong is wrong whoever ran the other ops; that nothing is wrong would be said of the reference's kernels.
+    With `target.fallback` the ops are named instead, and the case does not count as the backend's own.
     """
+    if target.fallback:
+        return replace(outcome, borrowed=tuple(borrowed))
     if outcome.findings or not borrowed:
         return outcome
     return replace(outcome, skipped=f"{UNSUPPORTED}: no kernels of its own for {', '.join(borrowed)}")

@@ -36,8 +36,10 @@ class Result:
 
     @property
     def status(self) -> str:
-        """'failed', 'skipped' or 'passed'."""
-        return "failed" if self.outcome.findings else "skipped" if self.outcome.skipped else "passed"
+        """'failed', 'skipped', 'fallback' (nothing was found, with some ops on the reference's kernels) or 'passed'."""
+        if self.outcome.findings:
+            return "failed"
+        return "skipped" if self.outcome.skipped else "fallback" if self.outcome.borrowed else "passed"
 
     def as_dict(self) -> dict[str, Any]:
         """The line of the file."""
@@ -59,13 +61,15 @@ def outcome_dict(outcome: Outcome) -> dict[str, Any]:
         "skipped": outcome.skipped,
         "worst": worst if worst is not None and abs(worst) < float("inf") else None,
         "notes": list(outcome.notes),
+        "borrowed": list(outcome.borrowed),
     }
 
 
 def outcome_of(record: Mapping[str, Any]) -> Outcome:
     """The outcome that `outcome_dict` described."""
     findings = tuple(Finding(f["check"], f["message"]) for f in record["findings"])
-    return Outcome(findings, record["skipped"], record["worst"], tuple(record["notes"]))
+    notes, borrowed = tuple(record["notes"]), tuple(record["borrowed"])
+    return Outcome(findings, record["skipped"], record["worst"], notes, borrowed)
 
 
 @dataclass(frozen=True)
@@ -95,9 +99,17 @@ class Verdict:
         """Reasons for skipping and how many cases each skipped, most first."""
         return Counter(r.outcome.skipped for r in self.results if r.status == "skipped").most_common()
 
+    def borrowed(self) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+        """Cases in which some ops ran on the reference's kernels, and nothing was found: id, those ops, notes."""
+        return [(r.id, r.outcome.borrowed, r.outcome.notes) for r in self.results if r.status == "fallback"]
+
     def __str__(self) -> str:
         line = f"passed {self.passed} of {self.required} required"
-        counts = [(len(self.failed), "failed"), (sum(n for _, n in self.skips()), "skipped")]
+        counts = [
+            (len(self.borrowed()), "passed with ops on fallback"),
+            (len(self.failed), "failed"),
+            (sum(n for _, n in self.skips()), "skipped"),
+        ]
         return ", ".join([line, *(f"{n} {what}" for n, what in counts if n)])
 
     def report(self) -> str:
@@ -119,6 +131,7 @@ class Verdict:
             "required": self.required,
             "failed": self.failed,
             "skipped": dict(self.skips()),
+            "fallback": {name: list(ops) for name, ops, _ in self.borrowed()},
             "seconds": round(sum(r.seconds for r in self.results), 3),
         }
 

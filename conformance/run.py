@@ -16,7 +16,7 @@ from ..hal.backend import Backend, canonical
 from ..hal.catalog import CATALOG
 from ..hal.device import Device
 from ..hal.errors import InvalidArgumentError
-from ..hal.registry import REGISTRY
+from ..hal.registry import REFERENCE, REGISTRY
 from ..ops import describe, required
 from ..ops.spec import SPECS, OpSpec
 from . import calls, saved
@@ -37,6 +37,8 @@ class Request:
         tier: 'quick', 'full' or 'deep'.
         ops: globs of op names; empty for all. only: suites; empty for all. cases: ids; empty for all.
         out: folder for results and failing shapes.
+        fallback: 'reference' to judge whole models with ops that the backend has no kernels for on the reference's, on
+            the same device; '' to skip them.
         isolate: run cases in a child process, so that a crash is a failed case. timeout: seconds per case there.
     """
 
@@ -47,6 +49,7 @@ class Request:
     only: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
     out: str = ""
+    fallback: str = ""
     isolate: bool = False
     timeout: float = TIMEOUT
 
@@ -57,6 +60,7 @@ class Plan:
 
     Attributes:
         names: of `--case`; empty for all.
+        fallback: whether models may have ops on the reference's kernels.
     """
 
     backend: Backend
@@ -65,11 +69,12 @@ class Plan:
     suites: tuple[Suite, ...]
     ops: tuple[OpSpec, ...]
     names: tuple[str, ...]
+    fallback: bool = False
 
     @property
     def target(self) -> Target:
         """What the cases are run on."""
-        return Target(self.backend.name, self.device.torch)
+        return Target(self.backend.name, self.device.torch, self.fallback)
 
     def cases(self) -> Iterator[Case]:
         """Every case in order. A suite that cannot make its cases yields one that says so."""
@@ -103,6 +108,8 @@ def plan(request: Request) -> Plan:
     for name in request.only:
         if name not in suites:
             raise InvalidArgumentError("only", name, ", ".join(suites))
+    if request.fallback not in ("", REFERENCE):
+        raise InvalidArgumentError("fallback", request.fallback, REFERENCE)
     if request.tier not in TIERS:
         raise InvalidArgumentError("suite", request.tier, ", ".join(TIERS))
     specs = [s.name for s in describe.ordered()]
@@ -122,7 +129,9 @@ def plan(request: Request) -> Plan:
         chosen = [s for s in chosen if any(p[0] == s.name for p in parts)]
         asked = {p[1] for p in parts if len(p) == 3}
         ops = [s for s in ops if s.name in asked] if asked <= set(specs) else ops
-    return Plan(backend, device or backend.devices()[0], request.tier, tuple(chosen), tuple(ops), request.cases)
+    where = device or backend.devices()[0]
+    fallback = bool(request.fallback)
+    return Plan(backend, where, request.tier, tuple(chosen), tuple(ops), request.cases, fallback)
 
 
 def survey(planned: Plan) -> Set:

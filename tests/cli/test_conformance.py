@@ -60,6 +60,28 @@ def test_a_skip_fails_only_where_all_is_required() -> None:
     assert invoke(*words, "--require-all").exit_code == 1
 
 
+def test_a_model_with_ops_on_fallback_is_named_and_not_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def borrows(*_: Any) -> Iterator[Case]:
+        found = Outcome(notes=("41.0% of 10 positions qualify",), borrowed=("embed", "rope"))
+        yield Case(
+            "model", "tiny", "greedy tokens", lambda target: found if target.fallback else skip("unavailable", "")
+        )
+
+    load_suites()
+    monkeypatch.setitem(SUITES, "model", Suite("model", "", borrows))
+    monkeypatch.setattr(required, "requirements", lambda *_: [Requirement("model", "tiny", ("greedy tokens",))])
+    words = ("--backend", "reference", "--only", "model", "--fallback", "reference", "--out", str(tmp_path))
+    done = invoke(*words)
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines()[-1] == "passed 0 of 1 required, 1 passed with ops on fallback"
+    assert "model/tiny/greedy tokens; 41.0% of 10 positions qualify" in done.output
+    assert "on the reference's kernels: embed, rope" in done.output
+    assert invoke(*words, "--require-all").exit_code == 1
+    assert '"status": "fallback"' in (tmp_path / "results.jsonl").read_text()
+    assert invoke(*words[:4]).output.splitlines()[-1] == "passed 0 of 1 required, 1 skipped"
+    assert invoke(*words[:4], "--fallback", "other").exit_code == 2
+
+
 @pytest.mark.usefixtures("failing")
 def test_a_failure_says_how_to_run_it_alone_and_exits_with_1() -> None:
     done = invoke("--backend", "reference", "--ops", "rms_norm", "--only", "determinism", "--only", "faults")

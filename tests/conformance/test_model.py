@@ -39,6 +39,10 @@ def dropped_sink(fn: Right, *args: Any) -> Tensor:
     return fn(*args[:3], torch.full_like(args[3], -torch.inf), *args[4:])  # type: ignore[no-any-return]
 
 
+def scaled(fn: Right, *args: Any) -> Tensor:
+    return fn(*args) * 1.25  # type: ignore[no-any-return]
+
+
 def test_the_first_op_that_diverges_is_named() -> None:
     with planted(sparse_attention=dropped_sink, rms_norm=right) as target:
         outcome = levels.judge_ops("tiny", LONG, ALL, target)
@@ -56,6 +60,20 @@ def test_a_model_is_passed_with_kernels_for_all_of_its_ops_only() -> None:
         assert levels.judge_ops("tiny", LONG, [SPECS["rope"]], target).skipped.startswith("declared unsupported")
 
 
+def test_a_fallback_that_is_allowed_is_named_and_is_not_the_backends_own() -> None:
+    with planted(rms_norm=right) as target:
+        allowed = Target(target.backend, target.device, fallback=True)
+        whole = levels.judge_replayed("tiny", LONG, allowed)
+        some = levels.judge_ops("tiny", LONG, ALL, allowed)
+    assert not whole.findings and not whole.skipped and whole.worst is not None
+    assert "sparse_attention" in whole.borrowed and "rms_norm" not in whole.borrowed
+    assert not some.findings and not some.skipped and "sparse_attention" in some.borrowed
+    assert not whole.passed and not some.passed
+    with planted(moe_combine=scaled) as target:
+        found = levels.judge_replayed("tiny", LONG, Target(target.backend, target.device, fallback=True))
+    assert found.findings and "sparse_attention" in found.borrowed
+
+
 def test_a_legitimate_variant_is_not_wrong_and_fallbacks_are_listed() -> None:
     def variant(op: str) -> Callable[..., Any]:
         return lambda fn, *args: variants()["all"][op](*args[:-1])
@@ -66,10 +84,6 @@ def test_a_legitimate_variant_is_not_wrong_and_fallbacks_are_listed() -> None:
             outcome = judge("tiny", LONG, target)
             assert not outcome.findings and outcome.worst is not None
             assert "sparse_attention" in outcome.skipped and "rms_norm" not in outcome.skipped
-
-
-def scaled(fn: Right, *args: Any) -> Tensor:
-    return fn(*args) * 1.25  # type: ignore[no-any-return]
 
 
 def test_errors_of_a_layer_and_of_the_whole_are_seen() -> None:

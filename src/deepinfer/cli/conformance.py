@@ -40,6 +40,12 @@ def command() -> None:
     metavar="DIR",
     help="Write DIR/results.jsonl, and shapes that fail to DIR/failing_shapes.jsonl, which later runs try first.",
 )
+@click.option(
+    "--fallback",
+    type=click.Choice(["reference"]),
+    help="Suite model: ops without a kernel of the backend run on the reference's, on the same device. They are named, "
+    "and such a case is not counted as passed by the backend.",
+)
 @click.option("--require-all", is_flag=True, help="A required case that is skipped counts as a failure, too.")
 @click.option("--isolate", is_flag=True, help="Run cases in a child process: a crash or a hang is a failed case.")
 @click.option(
@@ -69,6 +75,7 @@ def run_command(listing: bool, out: Path | None, require_all: bool, **options: A
     """
     from ..conformance.run import Request
 
+    options["fallback"] = options["fallback"] or ""
     request = Request(out=str(out) if out is not None else "", **options)
     if listing:
         _list(request)
@@ -124,6 +131,9 @@ def _judge(request: Any, require_all: bool) -> bool:
         bar.close()
     for name in verdict.missing:
         click.echo(f"FAILED {name}\n    missing: required, and no suite has such a case")
+    for name, ops, notes in verdict.borrowed():
+        click.echo(f"passed with ops on fallback: {name}{''.join(f'; {note}' for note in notes)}")
+        click.echo(textwrap.indent(textwrap.fill(f"on the reference's kernels: {', '.join(ops)}", 116), "    "))
     for reason, count in verdict.skips():
         click.echo(f"skipped {count}: {reason}")
     if wrapped := run.wrappers(request.backend, request.ops if not request.cases else _ops_of(done)):
@@ -155,6 +165,8 @@ def _again(request: Any, case: str) -> str:
     words = ["deepinfer", "conformance", "run", "--backend", request.backend, "--suite", request.tier, "--case", case]
     if request.device:
         words += ["--device", request.device]
+    if request.fallback:
+        words += ["--fallback", request.fallback]
     if request.isolate:
         words.append("--isolate")
     return shlex.join(words)
