@@ -69,16 +69,18 @@ def _changed(name: str, now: Any, before: Any) -> str:
 
 
 def difference(got: torch.Tensor, want: torch.Tensor, limit: float, name: str) -> str:
-    """How `got` misses `want`, or ""."""
+    """How `got` misses `want`, or "". What should be NaN or infinite has to be just that, with any limit."""
     if not limit:
         wrong = bits(got) != bits(want.to(got.dtype))
-        if not wrong.any():
-            return ""
     else:
-        off = (got.double() - want.double()).abs().nan_to_num(nan=float("inf"))
-        wrong = off > limit * want.double().abs().max()
-        if not wrong.any():
-            return ""
+        have, need = got.double(), want.double()
+        finite = need.isfinite()
+        largest = need[finite].abs().max() if finite.any() else 0.0
+        near = (have - need).abs() <= limit * largest
+        same = (have == need) | (have.isnan() & need.isnan())
+        wrong = ~torch.where(finite, near, same)
+    if not wrong.any():
+        return ""
     at = tuple(int(i) for i in wrong.nonzero()[0])
     values = f"got {got[at].float().item():.6g}, want {want[at].float().item():.6g}"
     return f"{name}: {int(wrong.sum())} of {wrong.numel()} elements wrong, the first at {list(at)}: {values}"

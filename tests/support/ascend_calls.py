@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from deepinfer.backends.ascend.sim import Kernel, Report, Schedule, parse
+from deepinfer.backends.ascend.sim import Kernel, Report, Schedule, build, parse, source
+
+# Conversions and the two fused forms keep the names that the device compiler has for its own.
+CALL = r"\b(asc_[a-z0-9_]+|vcvt|vmadd|vmula)"
 
 HEAD = """#include "c_api/asc_simd.h"
 #include "simt_api/asc_simt.h"
@@ -52,10 +57,49 @@ class Calls:
     """Statements of one subject, in one kernel."""
 
     def __init__(self, kind: str, parameters: str, statements: Mapping[str, str], **parts: str) -> None:
-        self.names = list(statements)
+        self.names, self.statements = list(statements), dict(statements)
         functions = parts.pop("functions", "")
         self.text = program(kind, parameters, statements, **parts).replace("{functions}", functions)
 
     def __call__(self, name: str, schedule: str = "", blocks: int = 1, **arguments: Any) -> Report:
         chosen = parse(schedule) if schedule else Schedule()
         return built(self.text, blocks)(chosen, what=self.names.index(name), **arguments)
+
+
+def named(text: str) -> set[str]:
+    """Names of calls in a text."""
+    return set(re.findall(CALL + r"(?=[(<])", text))
+
+
+def emitted(text: str) -> set[str]:
+    """Calls that a lowered kernel makes: in its text, and in what it calls of the wheel's templates."""
+    sources = build.wheel()[1]
+    assert sources is not None
+    headers = (Path(sources) / "tl_templates" / "ascend").glob("*.h")
+    bodies = _bodies(tuple(path.read_text(encoding="utf-8") for path in sorted(headers)))
+    todo, seen, found = text, set[str](), set[str]()
+    while todo:
+        called = set(re.findall(r"\b(\w+)\s*(?:<[^;{}()]*>)?\s*\(", todo)) - seen
+        seen |= called
+        found |= named(todo)
+        todo = "\n".join(body for name in called for body in bodies.get(name, ()))
+    return found
+
+
+@cache
+def _bodies(headers: tuple[str, ...]) -> dict[str, list[str]]:
+    """By name, the bodies of the functions that headers define."""
+    found: dict[str, list[str]] = {}
+    for header in headers:
+        code = source.without_comments(header)
+        for name, call in re.findall(r"^[A-Z_]+\((\w+), (asc_\w+)\)", code, re.M):  # a macro that defines `name`
+            found.setdefault(name, []).append(f"{call}(")
+        for m in re.finditer(r"\b(?!(?:if|for|while|switch|return)\b)(\w+)\s*\(", code):
+            try:
+                opening = re.compile(r"\s*(?:const\s*)?\{").match(code, source.closing(code, m.end() - 1) + 1)
+                if opening:
+                    body = code[opening.end() : source.closing(code, opening.end() - 1)]
+                    found.setdefault(m[1], []).append(body)
+            except source.SourceError:
+                continue
+    return found

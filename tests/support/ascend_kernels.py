@@ -96,7 +96,7 @@ def rmsnorm_simd(H=128, rows=4, cores=2, eps=1e-6):
 
 # (c) bf16 GEMM C = A @ B^T with ragged M.  Whole-tile copies: the compiler clamps rows at the tensor
 # bound, zero-fills the L1 tail (asc_fill_l1) and keeps the L0C pitch of the full tile.
-def gemm(N=64, K=96, bM=32, bN=32, bK=32, cores=2, stages=2):
+def gemm(N=56, K=96, bM=32, bN=32, bK=32, cores=2, stages=2):
     M = T.dynamic("M")
 
     @T.prim_func
@@ -105,7 +105,7 @@ def gemm(N=64, K=96, bM=32, bN=32, bK=32, cores=2, stages=2):
             a = T.alloc_l1((bM, bK), BF16)
             b = T.alloc_l1((bN, bK), BF16)
             c = T.alloc_l0c((bM, bN), F32)
-            for mt, nt in T.Persistent([T.ceildiv(M, bM), N // bN], cores, bx):
+            for mt, nt in T.Persistent([T.ceildiv(M, bM), T.ceildiv(N, bN)], cores, bx):
                 for k in T.Pipelined(K // bK, num_stages=stages):
                     T.copy(A[mt * bM, k * bK], a)
                     T.copy(B[nt * bN, k * bK], b)

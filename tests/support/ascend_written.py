@@ -70,14 +70,17 @@ def gemm_dn(m: int, n: int, k: int, relu: int) -> Sample:
 
 def gemm_trans(m: int, n: int, k: int) -> Sample:
     a, b = random(k, m, dtype=BF16), random(k, n, dtype=BF16)
-    arguments = {"a": a, "b": b, "c": poison(m, n, dtype=BF16), "M": m, "N": n, "K": k}
-    return Sample(1, arguments, {"c": tensor(exact(a).T @ exact(b))}, 4e-3)
+    c = poison((n + 31) // 32, m, 32, dtype=BF16)
+    want = c.double()
+    for j, part in enumerate(tensor(exact(a).T @ exact(b)).split(32, dim=1)):
+        want[j, :, : part.shape[1]] = part
+    return Sample(1, {"a": a, "b": b, "c": c, "M": m, "N": n, "K": k}, {"c": want}, 4e-3)
 
 
 def gemm_fp8(m: int, n: int, k: int) -> Sample:
     a, b = random(m, k, dtype=F8), random(n, k, dtype=F8)
     arguments = {"a": a, "b": b, "c": poison(m, n), "M": m, "N": n, "K": k}
-    return Sample(3, arguments, {"c": tensor(exact(a) @ exact(b).T)}, 1e-6)
+    return Sample((m + 31) // 32 + 1, arguments, {"c": tensor(exact(a) @ exact(b).T)}, 1e-6)
 
 
 def _scales(rows: int, k: int) -> tuple[torch.Tensor, np.ndarray]:
@@ -112,12 +115,13 @@ def gemm_mx4(m: int, n: int, k: int, first: int) -> Sample:
     return _mx(m, n, k, first, _e2m1)
 
 
-def gemm_bias(m: int, n: int, k: int, given: int) -> Sample:
-    a, b, bias = random(given, k, dtype=F16), random(n, k, dtype=F16), random(n)
+def gemm_bias(m: int, n: int, k: int, given: int, biased: int) -> Sample:
+    a, b, bias = random(given, k, dtype=F16), random(n, k, dtype=F16), random(biased)
+    every = np.concatenate([exact(bias), np.zeros(n - biased)])
     full = np.ones((m, k))
     full[:given] = exact(a)
     arguments = {"a": a, "b": b, "bias": bias, "c": poison(m, n), "M": m, "N": n, "K": k, "given": given}
-    return Sample(1, arguments, {"c": tensor(full @ exact(b).T + exact(bias))}, 1e-6)
+    return Sample(1, {**arguments, "biased": biased}, {"c": tensor(full @ exact(b).T + every)}, 1e-6)
 
 
 def halves(m: int, n: int, k: int, dual: int) -> Sample:
@@ -234,10 +238,10 @@ KERNELS: Mapping[str, Written] = {
         (gemm_nd, ((16, 16, 16), (1, 1, 1), (33, 47, 80), (48, 17, 65), (16, 64, 129))),
         (gemm_dn, ((16, 16, 16, 0), (1, 3, 2, 1), (45, 33, 70, 1), (32, 80, 31, 0))),
         (gemm_trans, ((16, 16, 16), (1, 1, 1), (40, 24, 72), (31, 65, 33))),
-        (gemm_fp8, ((32, 16, 64), (1, 1, 1), (70, 33, 200), (96, 48, 129))),
+        (gemm_fp8, ((32, 16, 64), (1, 1, 1), (70, 33, 200), (96, 48, 129), (300, 5, 40))),
         (gemm_mx8, ((16, 16, 64, 1), (40, 50, 192, 2), (1, 17, 128, 1), (33, 16, 320, 4))),
         (gemm_mx4, ((16, 16, 64, 1), (40, 50, 192, 2), (1, 17, 128, 1), (33, 16, 320, 4))),
-        (gemm_bias, ((16, 16, 16, 16), (33, 40, 31, 20), (16, 24, 64, 1), (48, 8, 50, 47))),
+        (gemm_bias, ((16, 16, 16, 16, 16), (33, 40, 31, 20, 13), (16, 24, 64, 1, 24), (48, 8, 50, 47, 3))),
         (halves, ((32, 32, 32, 0), (32, 32, 48, 1), (32, 64, 16, 2), (64, 24, 80, 1), (64, 40, 16, 0))),
         (pipelined, ((1,), (511,), (512,), (1537,), (5000,))),
         (ring, ((1, 8), (2, 1), (5, 100))),

@@ -186,8 +186,8 @@ class Kernel:
         Args:
             arguments: the kernel's parameters by name.
             schedule: order of what is ready.
-            relaxed: leave the rules of flags out (a flag set twice, flags left over), so that only data betrays a
-                missing dependency.
+            relaxed: leave out the rules of flags (a flag set twice, flags left over) and of races between threads, so
+                that only data betrays a missing dependency.
             trace: record every executed instruction.
             seconds: time limit of a group of blocks.
             sites, delta: fault injection, see `mutate`.

@@ -12,6 +12,21 @@ from dataclasses import dataclass
 
 from . import source
 from .errors import KernelFault, SourceError
+from .operators import (
+    ADDRESS,
+    CHANGES,
+    EVENT,
+    EXPRESSIONS,
+    FILL,
+    FILLED,
+    LOOP,
+    MIN,
+    SUBSCRIPT,
+    Change,
+    Expression,
+    pointers,
+)
+from .operators import OPERATORS as OPERATORS
 
 _MOST_SITES = 8192  # kSites of include/ascsim/runtime.h
 _SYNC = re.compile(
@@ -22,58 +37,6 @@ _SYNC = re.compile(
     r"|asc_syncthreads\(\));[ \t]*$",
     re.M,
 )
-
-
-@dataclass(frozen=True)
-class Change:
-    """One operator: in calls of these functions this argument changes by so much."""
-
-    operator: str
-    functions: tuple[str, ...]
-    argument: int
-    delta: int
-
-
-_COPIES_UB = ("asc_copy_gm2ub_align", "asc_copy_ub2gm_align")
-_COPIES_L1 = ("asc_copy_gm2l1_nd2nz", "asc_copy_gm2l1_dn2nz")
-_COPIES_L0 = tuple(f"asc_copy_l12l0{x}{t}" for x in "ab" for t in ("", "_transpose"))
-_PRODUCTS = ("asc_mmad", "asc_mmad_mx")
-CHANGES = (
-    Change("bursts", (*_COPIES_UB, "asc_copy_ub2l1"), 2, -1),
-    Change("length", _COPIES_UB, 3, -4),
-    Change("length", ("asc_copy_ub2l1",), 3, -1),
-    Change("stride", ("asc_copy_gm2ub_align",), 8, 32),
-    Change("stride", ("asc_copy_ub2gm_align",), 5, 32),
-    Change("stride", _COPIES_L1, 2, 32),
-    Change("destination", (*_COPIES_UB, *_COPIES_L1, "asc_copy_l0c2gm", "asc_copy_l0c2ub"), 0, 32),
-    Change("source", (*_COPIES_UB, *_COPIES_L1), 1, 32),
-    Change("rows", _COPIES_L1, 4, -1),
-    Change("columns", _COPIES_L1, 5, -1),
-    Change("pitch", ("asc_set_gm2l1_nz_para",), 2, 1),
-    Change("pitch", ("asc_copy_l0c2gm", "asc_copy_l0c2ub"), 4, 32),
-    Change("pitch", ("asc_copy_l0c2gm", "asc_copy_l0c2ub"), 5, 16),
-    Change("start", _COPIES_L0, 2, 1),
-    Change("start", _COPIES_L0, 3, 1),
-    Change("steps", _COPIES_L0, 4, -1),
-    Change("steps", _COPIES_L0, 5, -1),
-    Change("size", _PRODUCTS, 3, -1),
-    Change("size", _PRODUCTS, 4, -16),
-    Change("size", _PRODUCTS, 5, -1),
-    Change("size", ("asc_copy_l0c2gm", "asc_copy_l0c2ub"), 2, -1),
-    Change("size", ("asc_copy_l0c2gm", "asc_copy_l0c2ub"), 3, -1),
-    Change("accumulate", _PRODUCTS, 9, -1),
-    Change("accumulate", ("ascend_gemm_l1",), 3, -1),
-)
-# Operators on expressions: name, what is matched, what it becomes ({} is the site's number), change of the value.
-_EXPRESSIONS = (
-    ("clamp", re.compile(r"(?<![\w:])min\("), "ascsim::unclamped({}, ", 0),
-    ("thread", re.compile(r"\(int32_t\)threadIdx\.x"), "ascsim::mutant({}, int32_t(threadIdx.x))", 1),
-    ("block", re.compile(r"\(int32_t\)block_idx"), "ascsim::mutant({}, int32_t(block_idx))", 1),
-)
-_LOOP = re.compile(r"\bfor \(int32_t (\w+) = [^;]*; \1 < ")
-_EVENT = re.compile(r"static_cast<event_t>\(")
-OPERATORS = tuple(dict.fromkeys([c.operator for c in CHANGES] + [e[0] for e in _EXPRESSIONS] + ["loop", "event"]))
-"""Index and size operators."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +84,13 @@ class _Edits:
         self.inserted.append((start, -end, before))
         self.inserted.append((end, -start, after))
 
+    def changed(self, operator: str, span: tuple[int, int], delta: int, *, at: int = -1, kind: str = "") -> Mutant:
+        """The mutant that changes the expression in `span`, taken as a `kind`; its place is `at`."""
+        site, (start, end) = self.site(), span
+        self.wrap(start, end, f"ascsim::mutant({site}, {kind}(", "))")
+        at = start if at < 0 else at
+        return Mutant(operator, (site,), delta, self.line(at), self.shown(at), at)
+
     def line(self, at: int) -> int:
         return self.text.count("\n", 0, at) + 1
 
@@ -154,9 +124,10 @@ def schemata(text: str) -> Schemata:
     mutants = _synchronisation(code, edits)
     for change in CHANGES:
         mutants += _arguments(code, edits, change)
-    for operator, pattern, replacement, delta in _EXPRESSIONS:
-        mutants += _expressions(code, edits, operator, pattern, replacement, delta)
-    mutants += _loops(code, edits) + _events(code, edits)
+    for expression in EXPRESSIONS:
+        mutants += _expressions(code, edits, expression)
+    for find in (_clamps, _loops, _events, _fills, _subscripts):
+        mutants += find(code, edits)
     return Schemata(_replaced(edits), tuple(mutants))
 
 
@@ -187,67 +158,62 @@ def _synchronisation(code: str, edits: _Edits) -> list[Mutant]:
 def _arguments(code: str, edits: _Edits, change: Change) -> list[Mutant]:
     found = []
     for m in re.finditer(rf"\b(?:{'|'.join(change.functions)})\s*(?:<[^;()]*>)?\(", code):
-        spans = _spans(code, m.end() - 1)
+        spans = source.arguments(code, m.end() - 1)
         if change.argument >= len(spans):
             continue
         start, end = spans[change.argument]
         if code[start:end].strip() in ("0", "false") and change.delta < 0:
             continue
-        site = edits.site()
-        edits.wrap(start, end, f"ascsim::mutant({site}, ", ")")
-        found.append(Mutant(change.operator, (site,), change.delta, edits.line(start), edits.shown(start), start))
+        found.append(edits.changed(change.operator, (start, end), change.delta))
     return found
 
 
-def _spans(code: str, parenthesis: int) -> list[tuple[int, int]]:
-    """Where the arguments of a call lie, without blanks around them."""
-    end = source.closing(code, parenthesis)
-    cuts, depth = [parenthesis], 0
-    for i in range(parenthesis + 1, end):
-        if code[i] in "([{":
-            depth += 1
-        elif code[i] in ")]}":
-            depth -= 1
-        elif code[i] == "," and not depth:
-            cuts.append(i)
-    cuts.append(end)
-    spans = []
-    for a, b in zip(cuts, cuts[1:]):
-        part = code[a + 1 : b]
-        start = a + 1 + len(part) - len(part.lstrip())
-        spans.append((start, start + len(part.strip())))
-    return [span for span in spans if span[0] < span[1]]
+def _expressions(code: str, edits: _Edits, expression: Expression) -> list[Mutant]:
+    return [
+        edits.changed(expression.operator, m.span("place"), expression.delta, at=m.start())
+        for m in expression.pattern.finditer(code)
+    ]
 
 
-def _expressions(
-    code: str, edits: _Edits, operator: str, pattern: re.Pattern[str], replacement: str, delta: int
-) -> list[Mutant]:
+def _clamps(code: str, edits: _Edits) -> list[Mutant]:
     found = []
-    for m in pattern.finditer(code):
+    for m in MIN.finditer(code):
         site = edits.site()
-        edits.inserted.append((m.start(), 1, replacement.format(site) + _DROP_OPEN))
+        edits.inserted.append((m.start(), 1, f"ascsim::unclamped({site}, {_DROP_OPEN}"))
         edits.inserted.append((m.end(), 0, _DROP_CLOSE))
-        found.append(Mutant(operator, (site,), delta, edits.line(m.start()), edits.shown(m.start()), m.start()))
+        found.append(Mutant("clamp", (site,), 0, edits.line(m.start()), edits.shown(m.start()), m.start()))
     return found
 
 
 def _loops(code: str, edits: _Edits) -> list[Mutant]:
-    found = []
-    for m in _LOOP.finditer(code):
-        end = code.index(";", m.end())
-        site = edits.site()
-        edits.wrap(m.end(), end, f"ascsim::mutant({site}, ", ")")
-        found.append(Mutant("loop", (site,), -1, edits.line(m.start()), edits.shown(m.start()), m.start()))
-    return found
+    return [edits.changed("loop", (m.end(), code.index(";", m.end())), -1, at=m.start()) for m in LOOP.finditer(code)]
 
 
 def _events(code: str, edits: _Edits) -> list[Mutant]:
+    return [
+        edits.changed("event", (m.end(), source.closing(code, m.end() - 1)), 1, at=m.start(), kind="int")
+        for m in EVENT.finditer(code)
+    ]
+
+
+def _fills(code: str, edits: _Edits) -> list[Mutant]:
     found = []
-    for m in _EVENT.finditer(code):
-        end = source.closing(code, m.end() - 1)
-        site = edits.site()
-        edits.wrap(m.end(), end, f"ascsim::mutant({site}, int(", "))")
-        found.append(Mutant("event", (site,), 1, edits.line(m.start()), edits.shown(m.start()), m.start()))
+    for m in FILL.finditer(code):
+        opening = code.index("{", source.arguments(code, m.end() - 1)[2][0])
+        for (_, delta), (start, end) in zip(FILLED, source.arguments(code, opening)):
+            start = code.find("=", start, end) + 1 or start  # behind a field's name
+            found.append(edits.changed("fill", (start, end), delta, at=start, kind="uint64_t"))
+    return found
+
+
+def _subscripts(code: str, edits: _Edits) -> list[Mutant]:
+    names, found = pointers(code), []
+    for m in SUBSCRIPT.finditer(code):
+        of = code[source.opening(code, m.start()) : m.start()] if m[1] is None else ""
+        if m[1] in names or re.search(r"__(?:gm|ubuf)__", of):
+            found.append(edits.changed("subscript", (m.end(), source.closing(code, m.end() - 1)), 1))
+    for m in ADDRESS.finditer(code):
+        found.append(edits.changed("subscript", (m.end(), source.closing(code, m.end() - 1)), 1))
     return found
 
 
@@ -275,75 +241,6 @@ def judge(mutants: Iterable[Mutant], check: Callable[[Mutant], str]) -> list[Ver
         except KernelFault as error:
             found.append(Verdict(mutant, "error", str(error)))
     return found
-
-
-# Rules by which a mutant changes nothing: name, what it says, and whether it holds for a mutant of a text.
-_COPY = re.compile(r"\basc_copy_(gm2ub_align|ub2gm_align|gm2l1_nd2nz)\(")
-# Which argument is the number of bursts (rows), and which are strides between them.
-_STRIDES = {"gm2ub_align": (2, (8, 9)), "ub2gm_align": (2, (5, 6)), "gm2l1_nd2nz": (4, (2,))}
-_LEADER = re.compile(r"\(int32_t\)threadIdx\.x\) % (\d+)\) == 0\)")
-_WITHIN = re.compile(r"\(int32_t\)threadIdx\.x\) >> (\d+)\)")
-_GROUP = re.compile(r"max\((?:\(int64_t\))?1, $")
-
-
-def rule(mutant: Mutant, text: str) -> str:
-    """The rule by which a mutant that nothing noticed is redundant, or "" for none.
-
-    * "single burst": a copy of one burst (one row) has no second one for a stride to place, so whatever stands in its
-      stride arguments is read by nobody.
-    * "tile group": tilelang numbers tile x of T as (x / G) G + x % G with G = max(1, min(8, T)); the clamp gives
-      something else than 8 only for T < 8, and then x < T has quotient 0 and remainder x with 8 as well. Where x >= T,
-      the test before the tile stays false with 8 as factor or divisor of the remainder, and a loop bound only grows, by
-      steps that this test skips. (The quotient's divisor in that test is no such place, and data shows it.)
-    * "group leader": under `threadIdx.x % G == 0` the next thread has the same `threadIdx.x >> k`, 2^k <= G; and which
-      of the G threads of a reduced value stores it changes nothing, as all of them hold it.
-    * "race-free": between the barriers around an `asc_syncthreads` no two threads touch one byte, one of them changing
-      it; the model checks this in every run, so one without the barrier that raises nothing proves it for its input.
-    * "all-core barrier": the program waits for all cores between the same two pipes.
-    """
-    if _in_single_burst(mutant, text):
-        return "single burst"
-    if mutant.kind == "clamp" and mutant.at >= 0 and _GROUP.search(text[max(0, mutant.at - 20) : mutant.at]):
-        return "tile group"
-    if mutant.kind == "thread" and _of_a_leader(mutant, text):
-        return "group leader"
-    if "asc_syncthreads" in mutant.text:
-        return "race-free"
-    barrier = {m[1] for m in re.finditer(r"asc_sync_inter_(?:arrive|wait)\((PIPE_\w+)", text)}
-    if mutant.kind in ("line", "pair") and barrier and barrier == set(re.findall(r"PIPE_\w+", mutant.text)):
-        return "all-core barrier"
-    return ""
-
-
-def _of_a_leader(mutant: Mutant, text: str) -> bool:
-    """Whether the place is the test that chooses one of G threads, or a number of the group under that test."""
-    if mutant.at < 0:
-        return False
-    if _LEADER.match(text, mutant.at):
-        return True
-    code = source.without_comments(text)
-    within = _WITHIN.match(code, mutant.at)
-    tests = list(_LEADER.finditer(code, 0, mutant.at))
-    if not within or not tests or (opening := code.find("{", tests[-1].end())) < 0:
-        return False
-    return opening < mutant.at < source.closing(code, opening) and 1 << int(within[1]) <= int(tests[-1][1])
-
-
-def _in_single_burst(mutant: Mutant, text: str) -> bool:
-    """Whether the place is inside a stride of a copy of one burst."""
-    if mutant.at < 0:
-        return False
-    code = source.without_comments(text)
-    start = code.rfind("\n", 0, mutant.at) + 1
-    end = code.find("\n", mutant.at)
-    for call in _COPY.finditer(code, start, end if end >= 0 else len(code)):
-        spans = _spans(code, call.end() - 1)
-        bursts, strides = _STRIDES[call[1]]
-        if len(spans) <= max(bursts, *strides) or code[slice(*spans[bursts])].strip() != "1":
-            continue
-        if any(spans[i][0] <= mutant.at < spans[i][1] for i in strides):
-            return True
-    return False
 
 
 def survivors(verdicts: Sequence[Verdict]) -> list[Verdict]:

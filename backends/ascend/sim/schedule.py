@@ -90,6 +90,8 @@ def deterministic() -> list[Schedule]:
     found += [Schedule("first", pipe) for pipe in pipes]
     found += [Schedule(kind, reverse_cores=True, reverse_threads=True) for kind in ("eager", "lazy")]
     found += [Schedule(kind, late=core) for core in CORES for kind in ("eager", "lazy")]
+    # Pipe MTE2 is on cores of both kinds: held back on one of them alone, beside a late core.
+    found += [Schedule("last", "MTE2", late=core) for core in CORES]
     found += [Schedule("lazy", overlap=True), Schedule("lazy", overlap=True, reverse_cores=True)]
     found += [Schedule("last", pipe, overlap=True, reverse_threads=True) for pipe in ("V", "M", "MTE2", "MTE3")]
     return found

@@ -116,6 +116,39 @@ def closing(text: str, at: int) -> int:
     raise SourceError(f"no {end!r} for the {opening!r} in line {text.count(chr(10), 0, at) + 1}")
 
 
+def opening(text: str, at: int) -> int:
+    """Index of the bracket that the one at `at` closes, in text without comments and literals; 0 for none."""
+    closed, depth = {")": "(", "]": "["}, 0
+    for i in range(at, -1, -1):
+        if text[i] == text[at]:
+            depth += 1
+        elif text[i] == closed[text[at]]:
+            depth -= 1
+            if not depth:
+                return i
+    return 0
+
+
+def arguments(code: str, bracket: int) -> list[tuple[int, int]]:
+    """Where the arguments of a call (the fields of a list) lie, without blanks around them."""
+    end = closing(code, bracket)
+    cuts, depth = [bracket], 0
+    for i in range(bracket + 1, end):
+        if code[i] in "([{":
+            depth += 1
+        elif code[i] in ")]}":
+            depth -= 1
+        elif code[i] == "," and not depth:
+            cuts.append(i)
+    cuts.append(end)
+    spans = []
+    for a, b in zip(cuts, cuts[1:]):
+        part = code[a + 1 : b]
+        start = a + 1 + len(part) - len(part.lstrip())
+        spans.append((start, start + len(part.strip())))
+    return [span for span in spans if span[0] < span[1]]
+
+
 def defer_simd(text: str, names: Set[str]) -> str:
     """Calls `f(...)` and `f<...>(...)` of SIMD functions, from elsewhere than SIMD functions, put on pipe V."""
     if not names:

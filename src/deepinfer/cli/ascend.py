@@ -106,7 +106,7 @@ def mutate_command(
     import torch
 
     from ..backends.ascend import sample as samples
-    from ..backends.ascend.sim import Kernel, mutate, report, schedules
+    from ..backends.ascend.sim import Kernel, mutate, redundant, report, schedules
     from ..hal.errors import InvalidArgumentError
 
     if unknown := set(kinds) - {"line", "pair", *mutate.OPERATORS}:
@@ -131,7 +131,7 @@ def mutate_command(
         return differing(relaxed=relaxed, sites=mutant.sites, delta=mutant.delta, seconds=20.0)
 
     verdicts = mutate.judge([m for m in made.mutants if not kinds or m.kind in kinds], check)
-    left = [(v.mutant, mutate.rule(v.mutant, text)) for v in mutate.survivors(verdicts)]
+    left = [(v.mutant, redundant.rule(v.mutant, text)) for v in mutate.survivors(verdicts)]
     for mutant, rule in left:
         click.echo(f"not noticed ({rule or 'no rule'}): {mutant.kind} in line {mutant.line}: {mutant.text[:100]}")
     by = {how: sum(v.noticed == how for v in verdicts) for how in ("error", "output")}

@@ -78,7 +78,22 @@ TURN = (
     + "asc_copy_l12l0a_transpose((__ca__ {0}*)0, l1, 0, 0, 2, {1}, 2, 2); "
     "asc_copy_l12l0b_transpose((__cb__ {0}*)0, (__cbuf__ {0}*)65536, 0, 0, 2, {1}, 2, 2); " + TO_M
 )
+# One block of 16 rows and 64 columns: the scales of a, two for each row, and then those of b.
+SCALED = (
+    loads("float8_e4m3_t", 2, 64)
+    + nz(2)
+    + ND.format("(__cbuf__ uint8_t*)131072", "e", 32, 2, 32)
+    + TO_MTE1
+    + "asc_copy_l12l0a_mx(uint64_t(0), (__cbuf__ fp8_e8m0_t*)131072, 0, 0, 1, 1, 1, 1); "
+    "asc_copy_l12l0b_mx(uint64_t(0), (__cbuf__ fp8_e8m0_t*)131072, 1, 0, 1, 1, 1, 1); " + TO_M
+)
 STATEMENTS = {
+    "scaled": SCALED + product("float8_e4m3_t", k=64, call="asc_mmad_mx") + TO_FIX + store(),
+    "scaled, ragged": SCALED + product("float8_e4m3_t", k=37, call="asc_mmad_mx") + TO_FIX + store(),
+    "no scales": loads("float8_e4m3_t", 1, 32) + product("float8_e4m3_t", k=32, call="asc_mmad_mx"),
+    "twice to one fractal": "asc_copy_l12l0a((__ca__ half*)0, (__cbuf__ half*)0, 0, 0, 2, 2, 2, 1);",
+    "turned, twice to one fractal": "asc_copy_l12l0b_transpose((__cb__ half*)0, (__cbuf__ half*)0, 0, 0, 2, 2, 2, 1);",
+    "scales twice to one fractal": "asc_copy_l12l0a_mx(uint64_t(0), (__cbuf__ fp8_e8m0_t*)0, 0, 0, 2, 2, 2, 1);",
     "half": HALF + product("half") + TO_FIX + store(),
     "float": loads("float", 2) + product("float") + TO_FIX + store(),
     "e4m3": loads("float8_e4m3_t", 1, 32) + product("float8_e4m3_t", k=32) + TO_FIX + store(),
@@ -214,6 +229,7 @@ STATEMENTS = {
     "store behind GM": HALF + product("half") + TO_FIX + store(pitch=1 << 20),
     "store behind L0C": store(source=4096, n=4080),
     "pitch 0": HALF + product("half") + TO_FIX + store(pitch=0),
+    "rows that overlap": HALF + product("half") + TO_FIX + store(pitch=15),
     "in any order": "asc_set_mmad_direction_n(); "
     + HALF
     + product("half")
@@ -271,6 +287,19 @@ def test_a_product(name: str, dtype: torch.dtype, k: int) -> None:
 def test_a_product_goes_on_from_what_is_there() -> None:
     c, want = square("twice")
     np.testing.assert_array_equal(c[:256].view(16, 16), 2 * want)
+
+
+@pytest.mark.parametrize("name, k", [("scaled", 64), ("scaled, ragged", 37)])
+def test_a_product_of_scaled_operands(name: str, k: int) -> None:
+    """A scale of 2^(code - 127) for 32 of K, the two of a row side by side."""
+    a, b = operand((16, 64), F8, 1), operand((16, 64), F8, 2)
+    codes = torch.randint(125, 130, (2, 16, 2), dtype=torch.uint8, generator=torch.Generator().manual_seed(3))
+    left, right = (
+        x.double().numpy()[:, :k] * 2.0 ** (np.repeat(code.numpy().astype(float), 32, 1)[:, :k] - 127)
+        for x, code in zip((a, b), codes)
+    )
+    c = run(name, a, b, codes)
+    np.testing.assert_array_equal(c[:256].view(16, 16), left @ right.T)
 
 
 def test_one_row_as_a_vector() -> None:
@@ -357,6 +386,10 @@ def test_part_of_a_tile_with_a_pitch() -> None:
 
 
 FAULTS = {
+    "no scales": "no scales loaded for L0A",
+    "twice to one fractal": "2 fractals in a run exceed the destination's stride of 1",
+    "turned, twice to one fractal": "2 fractals in a run exceed the destination's stride of 1",
+    "scales twice to one fractal": "2 fractals in a run exceed the destination's stride of 1",
     "L1 address": "multiple of 32",
     "behind L1": "outside the 512 KiB of L1",
     "rows behind GM": "outside every argument",
@@ -385,6 +418,7 @@ FAULTS = {
     "store behind L0C": "outside the 256 KiB of L0C",
     "hf32": "asc_enable_hf32: HF32 rounding is not modelled",
     "pitch 0": "pitch|stride| 0",
+    "rows that overlap": "16 columns exceed the row pitch of 15: rows overlap",
 }
 
 

@@ -13,13 +13,11 @@ from deepinfer.backends.ascend.sample import differing, run
 from deepinfer.backends.ascend.sim import Kernel, KernelFault, Schedule, schedules
 
 pytestmark = needs_tilelang
-BAD = ("gemm_slice", "attention_mixed", "reduce_simd", "over_capacity")
-RIGHT = [name for name in ascend_samples.SAMPLES if name not in BAD]
-LONG = ("attention", "grouped_gemm", "attention_mixed", "gemm_slice")  # lowering takes seconds
+RIGHT = [name for name in ascend_samples.SAMPLES if name not in ascend_samples.BAD]
 
 
 def kernels(names: list[str]) -> list[object]:
-    return [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in names]
+    return [pytest.param(name, marks=pytest.mark.slow) if name in ascend_samples.LONG else name for name in names]
 
 
 @pytest.mark.parametrize("name", kernels(RIGHT))

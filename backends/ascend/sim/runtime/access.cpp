@@ -63,6 +63,9 @@ Region* allowed(const void* p, size_t bytes, bool write) {
   return r;
 }
 
+// In a SIMT function, unless only data is to betray a missing barrier.
+bool races_count() { return threads() && !current()->group->schedule.relaxed; }
+
 uint16_t me() { return uint16_t(thread_number() + 1); }
 
 Cell& cell(Region* r, const uint8_t* p) {
@@ -77,7 +80,7 @@ void note_reader(Cell& x) { x.reader = !x.reader || x.reader == me() ? me() : kM
 void on_read(const void* at, size_t bytes) {
   const auto* p = static_cast<const uint8_t*>(at);
   Region* r = allowed(p, bytes, false);
-  if (!threads()) return;
+  if (!races_count()) return;
   for (size_t i = 0; i < bytes; i++) {
     Cell& x = cell(r, p + i);
     if (x.writer && x.writer != me()) race(r, p + i, "read", "written", x.writer);
@@ -88,7 +91,7 @@ void on_read(const void* at, size_t bytes) {
 void on_write(void* at, size_t bytes) {
   auto* p = static_cast<uint8_t*>(at);
   Region* r = allowed(p, bytes, true);
-  if (!threads()) return;
+  if (!races_count()) return;
   while (bytes) {  // what is longer is settled in parts: only the last is pending
     const size_t n = bytes < sizeof pending.old ? bytes : sizeof pending.old;
     pending.p = p;
@@ -123,7 +126,7 @@ void atomic_access(const void* at, size_t bytes, const char* what) {
   const auto* p = static_cast<const uint8_t*>(at);
   Region* r = allowed(p, bytes, true);
   if (uintptr_t(p) % bytes) fail("%s: address is no multiple of %zu bytes", what, bytes);
-  if (!threads()) return;
+  if (!races_count()) return;
   for (size_t i = 0; i < bytes; i++) {
     Cell& x = cell(r, p + i);
     if (x.writer && x.writer != kAtomic && x.writer != me()) race(r, p + i, "updated", "written", x.writer);

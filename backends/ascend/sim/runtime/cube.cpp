@@ -110,6 +110,9 @@ void check_modes(const Fixpipe& f, const char* what) {
   if (f.relu != 0 && f.relu != 1) fail("%s: relu mode %d is not modelled", what, f.relu);
   if (f.n > kLargest) fail("%s: N %u; at most %u", what, f.n, kLargest);
   if (!f.dst_pitch) fail("%s: a row pitch of 0", what);
+  const uint32_t columns = f.to_ub && f.dual == 2 ? f.n / 2 : f.n;
+  if (f.m > 1 && columns > f.dst_pitch)
+    fail("%s: %u columns exceed the row pitch of %u: rows overlap", what, columns, f.dst_pitch);
   if (!f.to_ub) return;
   if (f.dual < 0 || f.dual > 2) fail("%s: dual mode %d; 0, 1 or 2", what, f.dual);
   if (f.dual && f.dt != f.st) fail("%s: no conversion in dual mode", what);

@@ -169,6 +169,11 @@ void copy_l12l0(Space to, void* dst, const void* src, int size, uint32_t m0, uin
     if (transpose && c0 > 16 && m_step % (c0 / 16)) fail("%s: m_step %u is not even, as 8-bit data need", what, m_step);
     if (transpose && c0 < 16 && k_step % (16 / c0))
       fail("%s: k_step %u is not even, as 32-bit data need", what, k_step);
+    // One run of destination fractals, and how many runs there are.
+    const uint32_t run = transpose ? (k_step * c0 + 15) / 16 : m_step;
+    const uint32_t runs = transpose ? (m_step * 16 + c0 - 1) / c0 : k_step;
+    if (runs > 1 && run > dst_stride)
+      fail("%s: %u fractals in a run exceed the destination's stride of %u: one is written twice", what, run, dst_stride);
     for (uint32_t k = 0; k < k_step; k++)
       for (uint32_t m = 0; m < m_step; m++) {
         const uint8_t* s = (const uint8_t*)src + (int64_t(k0 + k) * src_stride + m0 + m) * 512;
@@ -203,6 +208,9 @@ void copy_l12l0_scales(Space to, uint64_t dst, const void* src, uint32_t x0, uin
     auto& scales = to == Space::l0a ? c->scales_a : c->scales_b;
     scales.resize(l0->bytes / 16, 0xff);
     // A plain number is an offset in L0 / 16; a pointer that was divided is one of the model's addresses / 16.
+    if (x_step > 1 && y_step > dst_stride)
+      fail("%s: %u fractals in a run exceed the destination's stride of %u: one is written twice", what, y_step,
+           dst_stride);
     const int64_t base = dst < l0->bytes / 16 ? int64_t(dst) : int64_t(dst) - int64_t(uintptr_t(l0->base) / 16);
     for (uint32_t x = 0; x < x_step; x++)
       for (uint32_t y = 0; y < y_step; y++) {

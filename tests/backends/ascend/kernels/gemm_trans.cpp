@@ -23,9 +23,10 @@ extern "C" __global__ __cube__ void gemm_trans_kernel(__gm__ bfloat16_t* a, __gm
   asc_sync_notify(PIPE_M, PIPE_FIX, EVENT_ID7);
   asc_sync_wait(PIPE_M, PIPE_FIX, EVENT_ID7);
   asc_set_l0c_copy_nz_para(1, 0, 0);
-  for (int32_t j = 0; j < nb; ++j) {
-    const int32_t n = N - j * 16 < 16 ? N - j * 16 : 16;
-    asc_copy_l0c2gm(c + j * 16, (__cc__ float*)0 + j * mb * 256, n, M, N, mb * 16,
+  // Columns 32 at a time, each time into a tile of its own.
+  for (int32_t j = 0; j < (nb + 1) / 2; ++j) {
+    const int32_t n = N - j * 32 < 32 ? N - j * 32 : 32;
+    asc_copy_l0c2gm(c + j * M * 32, (__cc__ float*)0 + j * mb * 512, n, M, 32, mb * 16,
                     static_cast<asc_store_l2_cache_mode>(0), static_cast<asc_unit_flag_mode>(0),
                     static_cast<asc_quant_mode>(16), static_cast<asc_relu_pre_mode>(0), false, true, false, false);
   }

@@ -81,7 +81,8 @@ ASC_API void asc_fill_l1(T* dst, V value, asc_fill_value_config f) {
 }
 
 // L1 to L0A or L0B, pipe MTE1, in fractals of 512 bytes (16 rows of 32 bytes). Source fractal (m, k) lies at
-// (k0 + k) * src_stride + m0 + m, destination fractal at k * dst_stride + m, for m < m_step and k < k_step.
+// (k0 + k) * src_stride + m0 + m, destination fractal at k * dst_stride + m, for m < m_step and k < k_step. The model
+// refuses to write a fractal twice.
 template <class D, class S>
 ASC_API void asc_copy_l12l0a(D* dst, S* src, uint32_t m0, uint32_t k0, uint32_t m_step, uint32_t k_step, int src_stride,
                              uint32_t dst_stride) {

@@ -15,7 +15,8 @@ struct Mode {  // an enumeration or its number
 };
 }  // namespace ascsim
 
-// L0C to global memory, N columns and M rows. dst_pitch: elements from row to row of the destination; src_pitch: rows
+// L0C to global memory, N columns and M rows. dst_pitch: elements from row to row of the destination (the model refuses
+// fewer than N, where rows would overlap); src_pitch: rows
 // of the tile in L0C (16-element units from one n-block to the next). quant: 0 keeps the type, 1 to half, 16 to
 // bfloat16, and must agree with the destination's type. relu 1: negative values become 0. unit_flag 2 or 3: waits for
 // the products of the same flag mode issued before. Only nz2nd (row-major output) is modelled. N <= 4095.

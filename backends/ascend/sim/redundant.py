@@ -1,0 +1,167 @@
+"""Rules by which a mutant changes nothing that a kernel stores, so that no data can betray it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from . import source
+from .mutate import Mutant
+
+# Of copies and the like, the argument that counts bursts (rows, steps), and those that say where the second one lies.
+_STRIDES: dict[str, tuple[int, tuple[int, ...]]] = {
+    "asc_copy_gm2ub_align": (2, (8, 9)),
+    "asc_copy_ub2gm_align": (2, (5, 6)),
+    "asc_copy_ub2l1": (2, (4, 5)),
+    "asc_copy_gm2l1_nd2nz": (4, (2,)),
+}
+RACE_FREE = "race-free"
+_CALL = re.compile(r"\b(asc_\w+)\s*\(")
+_LEADER = re.compile(r"\(int32_t\)threadIdx\.x\) % (\d+)\) == 0\)")
+_WITHIN = re.compile(r"\(int32_t\)threadIdx\.x\) >> (\d+)\)")
+_GROUP = re.compile(r"max\((?:\(int64_t\))?1, $")
+_QUOTIENT = re.compile(r"/ max\((?:\(int64_t\))?1, $")
+_REDUCED = re.compile(r"AscendAllReduce<[^;()]*>::run\([^;]*, \(&\(\(\(__ubuf__ \w+\*\)\w+\)\[$")
+
+
+def rule(mutant: Mutant, text: str) -> str:
+    """The rule by which a mutant of a kernel's text is redundant, or "" for none.
+
+    * "single burst": a copy of one burst (one row), or a fill of one run, has no second one to place, so what says
+      where it would lie is read by nobody.
+    * "both cores": a copy out of L0C to both vector cores does not read which of them it is for.
+    * "tile group": tilelang numbers tile x of T as (x / G) G + x % G with G = max(1, min(8, T)); the clamp gives
+      something else than 8 only for T < 8, and then x < T has quotient 0 and remainder x with 8 as well. Where x >= T,
+      the test before the tile stays false with 8 as factor or divisor of the remainder, and a loop bound only grows, by
+      steps that this test skips. (The quotient's divisor in that test is no such place, and data shows it.)
+    * "group leader": under `threadIdx.x % G == 0` the next thread has the same `threadIdx.x >> k`, 2^k <= G; and which
+      of the G threads of a reduced value stores it changes nothing, as all of them hold it.
+    * "scratch": what a reduction over several warps keeps in UB is written and read by it alone; one element on, it
+      still touches nothing else (the run shows that).
+    * "not stored": a row (column) of a product depends on that row of the left (right) operand alone, and the copy out
+      of L0C stores those below the one from which the fill begins.
+    * "any threads": a SIMT function whose threads only ever start at threadIdx.x and go on by blockDim.x does the same
+      work with any number of threads.
+    * "race-free": between the barriers around an `asc_syncthreads` no two threads touch one byte, one of them changing
+      it; the model checks this in every run that is not relaxed, so one without the barrier that raises nothing proves
+      it for its input.
+    * "all-core barrier": the program waits for all cores between the same two pipes.
+    """
+    code = source.without_comments(text)
+    if _of_one_burst(mutant, code):
+        return "single burst"
+    if mutant.kind == "core" and _in_dual_copy(mutant, code):
+        return "both cores"
+    if mutant.kind == "clamp" and _of_a_tile_group(mutant, code):
+        return "tile group"
+    if mutant.kind == "thread" and _of_a_leader(mutant, code):
+        return "group leader"
+    if mutant.kind == "subscript" and _REDUCED.search(code[code.rfind("\n", 0, mutant.at) + 1 : mutant.at]):
+        return "scratch"
+    if mutant.kind == "fill" and _below_what_is_stored(mutant, code):
+        return "not stored"
+    if mutant.kind == "threads" and _strided_by_threads(mutant, code):
+        return "any threads"
+    if "asc_syncthreads" in mutant.text:
+        return RACE_FREE
+    barrier = {m[1] for m in re.finditer(r"asc_sync_inter_(?:arrive|wait)\((PIPE_\w+)", text)}
+    if mutant.kind in ("line", "pair") and barrier and barrier == set(re.findall(r"PIPE_\w+", mutant.text)):
+        return "all-core barrier"
+    return ""
+
+
+def _around(mutant: Mutant, code: str) -> tuple[str, list[tuple[int, int]]]:
+    """The call of the C API that the place stands in, and its arguments; no call: ""."""
+    if mutant.at < 0:
+        return "", []
+    start = max(code.rfind(x, 0, mutant.at) for x in ";{}") + 1
+    statement = max(code.rfind(x, 0, start - 1) for x in ";{}") + 1 if code[start - 1] == "{" else start  # a list
+    for call in _CALL.finditer(code, statement):
+        if call.start() > mutant.at:
+            break
+        if call.end() - 1 <= mutant.at < source.closing(code, call.end() - 1):
+            return call[1], source.arguments(code, call.end() - 1)
+    return "", []
+
+
+def _is(code: str, spans: list[tuple[int, int]], argument: int, text: str) -> bool:
+    return argument < len(spans) and code[slice(*spans[argument])].strip() == text
+
+
+def _of_one_burst(mutant: Mutant, code: str) -> bool:
+    """Whether the place is inside of what places the second burst of one."""
+    name, spans = _around(mutant, code)
+
+    def inside(argument: int) -> bool:
+        return argument < len(spans) and spans[argument][0] <= mutant.at < spans[argument][1]
+
+    if name == "asc_set_gm2l1_nz_para" and inside(1):
+        return all(_is(code, copy, 4, "1") for copy in _copies_after(mutant, code))
+    if name == "asc_fill_l1":
+        fields = source.arguments(code, spans[2][0])
+        return fields[2][0] <= mutant.at < fields[2][1] and bool(re.fullmatch(r".*\b1\)?", code[slice(*fields[0])]))
+    if name not in _STRIDES or not _is(code, spans, _STRIDES[name][0], "1"):
+        return False
+    return any(inside(argument) for argument in _STRIDES[name][1])
+
+
+def _copies_after(mutant: Mutant, code: str) -> Iterator[list[tuple[int, int]]]:
+    """Arguments of the copies that use the registers which are set at the place."""
+    end = code.find("asc_set_gm2l1_nz_para", mutant.at)
+    for call in re.finditer(r"\basc_copy_gm2l1_\w+\s*\(", code[: end if end >= 0 else len(code)]):
+        if call.start() > mutant.at:
+            yield source.arguments(code, call.end() - 1)
+
+
+def _in_dual_copy(mutant: Mutant, code: str) -> bool:
+    name, spans = _around(mutant, code)
+    return name == "asc_copy_l0c2ub" and any(
+        _is(code, spans, 7, f"static_cast<asc_dual_dst_mode>({dual})") for dual in (1, 2)
+    )
+
+
+def _of_a_tile_group(mutant: Mutant, code: str) -> bool:
+    before = code[code.rfind("\n", 0, mutant.at) + 1 : mutant.at]
+    return bool(_GROUP.search(before)) and not (before.lstrip().startswith("if (") and _QUOTIENT.search(before))
+
+
+def _of_a_leader(mutant: Mutant, code: str) -> bool:
+    """Whether the place is the test that chooses one of G threads, or a number of the group under that test."""
+    if mutant.at < 0:
+        return False
+    if _LEADER.match(code, mutant.at):
+        return True
+    within = _WITHIN.match(code, mutant.at)
+    tests = list(_LEADER.finditer(code, 0, mutant.at))
+    if not within or not tests or (opening := code.find("{", tests[-1].end())) < 0:
+        return False
+    return opening < mutant.at < source.closing(code, opening) and 1 << int(within[1]) <= int(tests[-1][1])
+
+
+def _strided_by_threads(mutant: Mutant, code: str) -> bool:
+    """Whether all that the launched function has of its threads is loops from threadIdx.x by blockDim.x."""
+    launched = list(re.finditer(r"asc_vf_call<(\w+)>", code[: mutant.at]))
+    found = re.search(rf"\b{launched[-1][1]}\s*\(", code) if launched else None
+    if not found:
+        return False
+    opening = code.index("{", source.closing(code, found.end() - 1))
+    body = code[opening : source.closing(code, opening)]
+    rest = re.sub(r"for \(int32_t (\w+) = threadIdx\.x; \1 < \w+; \1 \+= blockDim\.x\)", "", body)
+    return rest != body and not re.search(r"threadIdx|blockDim|asc_shfl|asc_reduce", rest)
+
+
+def _below_what_is_stored(mutant: Mutant, code: str) -> bool:
+    """Whether a fill of L1 begins at the row at which the copies out of L0C end, and the place is its extent."""
+    name, spans = _around(mutant, code)
+    if name != "asc_fill_l1" or mutant.delta >= 0:
+        return False
+    repeats = source.arguments(code, spans[2][0])[0]
+    if not repeats[0] <= mutant.at < repeats[1]:
+        return False
+    start = _plain(code, spans[0])
+    stored = [source.arguments(code, call.end() - 1) for call in re.finditer(r"\basc_copy_l0c2gm\s*\(", code)]
+    return any(stored and all(f"({_plain(code, copy[i])}*" in start for copy in stored) for i in (2, 3))
+
+
+def _plain(code: str, span: tuple[int, int]) -> str:
+    return re.sub(r"\s|\(int64_t\)", "", code[slice(*span)])

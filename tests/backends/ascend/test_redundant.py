@@ -1,0 +1,59 @@
+"""Rules by which a mutant changes nothing: where they hold, and where they do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from deepinfer.backends.ascend.sim import mutate, redundant
+
+
+def places(kernel: str, kind: str, of: str) -> list[str]:
+    """Rules of the mutants of one kind at places where `of` stands."""
+    made = mutate.schemata(kernel).mutants
+    return [redundant.rule(m, kernel) for m in made if m.kind == kind and kernel[m.at :].startswith(of)]
+
+
+COPY = """
+extern "C" __global__ __vector__ void k(__gm__ float* x, int32_t n) {
+  asc_copy_gm2ub_align((__ubuf__ float*)0, x + min(n, 7), BURSTS, min(n, 6), 0, 0, 0, l2, min(n, 4), min(n, 5));
+  asc_copy_ub2gm_align(x, (__ubuf__ float*)0, BURSTS, min(n, 6), l2, min(n, 4), min(n, 5));
+}
+"""
+
+
+def test_only_the_strides_of_a_single_burst_are_redundant() -> None:
+    one, three = COPY.replace("BURSTS", "1"), COPY.replace("BURSTS", "3")
+    assert places(one, "clamp", "min(n, 4)") == places(one, "clamp", "min(n, 5)") == ["single burst"] * 2
+    assert places(one, "stride", "min") == ["single burst"] * 4
+    assert places(one, "clamp", "min(n, 6)") == ["", ""] and places(one, "clamp", "min(n, 7)") == [""]
+    assert set(places(three, "clamp", "min")) | set(places(three, "stride", "min")) == {""}
+
+
+def test_the_clamp_of_a_group_of_tiles_changes_nothing() -> None:
+    for tiles in range(1, 40):
+        group = max(1, min(8, tiles))
+        for x in range(2 * tiles + 16):
+            for remainder, factor in ((8, group), (group, 8)):
+                number = (x // group) * factor + x % remainder
+                assert (number < tiles) == (x < tiles), "the test before the tile"
+                assert x >= tiles or number == x
+            assert x >= tiles or (x // 8) * group + x % group == x, "addresses, behind that test"
+        steps = ((tiles - 1) // group + 1) * group
+        assert tiles <= min(steps, ((tiles - 1) // 8 + 1) * group, ((tiles - 1) // group + 1) * 8)
+    kernel = COPY.replace("min(n, 7)", "max((int64_t)1, min((int64_t)8, n)) + max(2, min(8, n))")
+    assert places(kernel, "clamp", "min((int64_t)8") == ["tile group"] and places(kernel, "clamp", "min(8") == [""]
+
+
+def test_who_stores_for_a_group_of_threads_is_redundant_only_under_its_test() -> None:
+    x = "((int32_t)threadIdx.x)"
+    body = f"if (({x} % 8) == 0) {{ y[({x} >> 3)] = 1; y[({x} >> 4)] = 1; }} y[({x} >> 2)] = 1;"
+    kernel = COPY.replace("{\n", "{\n" + body, 1)
+    found = [redundant.rule(m, kernel) for m in mutate.schemata(kernel).mutants if m.kind == "thread"]
+    assert found == ["group leader", "group leader", "", ""]
+
+
+def test_the_rule_of_the_all_core_barrier() -> None:
+    pair = mutate.Mutant("pair", (0,), 0, 1, "PIPE_MTE3->PIPE_MTE2")
+    barrier = "asc_sync_inter_arrive(PIPE_MTE3, 0); asc_sync_inter_wait(PIPE_MTE2, 0);"
+    assert (redundant.rule(pair, ""), redundant.rule(pair, barrier)) == ("", "all-core barrier")
+    assert redundant.rule(replace(pair, text="PIPE_V->PIPE_MTE2"), barrier) == ""
