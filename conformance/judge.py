@@ -134,7 +134,7 @@ class _Call:
         """The reference's results on the CPU."""
         if self.target.backend == REFERENCE and self.target.device.type == "cpu":
             return got
-        with REGISTRY.using(REFERENCE):
+        with REGISTRY.using(REFERENCE), REGISTRY.pin(self.spec.name, REFERENCE):  # whatever kernel is judged by a pin
             copies = tuple(restride(v) if isinstance(v, Tensor) else v for v in self.args)
             outs = self.spec.run(*copies)
         return list(self._results(outs if isinstance(outs, tuple) else () if outs is None else (outs,), copies))

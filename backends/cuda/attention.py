@@ -1,19 +1,13 @@
 """Sparse attention in Triton. The kernels are in `attention_kernels.py`; `attention_sm90.py` has one in CUDA C++.
 
-A program takes a row from its first tile of keys to the last. The kernel `split` chooses among three ways by the shapes
-of a call; sums are cut nowhere, so their bits are equal:
-
-* a program per row, which unpacks records as it goes: decode;
-* few rows: the tiles of a row side by side, their scores and unpacked keys into scratch memory; then the channels of a
-  row side by side, each adding up the tiles in order;
-* many rows of few sequences: every record that the step can reach is unpacked once, then a program per row.
-
-It relies on products whose bits do not depend on their shape. That was seen on SM90 with 64 heads and 512 channels, not
-with fewer, so it is for these; elsewhere a program per row is all there is.
+`rows`: a program takes a row and up to 64 of its heads from the first tile of keys to the last, so a row's bits depend
+on nothing beside it. `fast`, used where the user gives that up: the tiles of a row are cut into as many parts as keep
+the GPU busy, which are added up by a second kernel; with rows enough for the GPU it is the best of the other kernels.
 """
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from math import gcd
 from typing import Any
@@ -24,20 +18,21 @@ from torch import Tensor
 from ...hal.registry import Signature
 from ...ops.attention import KEY_TILE
 from ...ops.layouts import FP4_16, compressed_record, entries_per_page
+from ...ops.spec import SPECS
 from . import attention_kernels as device
-from . import attention_sm90  # noqa: F401  (registers)
+from . import attention_sm90
 from .register import kernel
-from .strides import alignment, power_of_two
+from .strides import WIDEST, alignment, power_of_two
 
 LOG2E = 1.4426950408889634
 MOST_HEADS = 64
 """Heads of a program."""
-FEW_ROWS = 64
-"""Up to so many rows, tiles and channels of a row go to programs of their own."""
-MANY_ROWS = 512
-"""From so many rows on, records are unpacked first, where that is less work than unpacking them row by row."""
-PART = 64
-"""Channels of a program that adds up tiles."""
+MOST_PARTS = 16
+"""Programs that a row's tiles are cut into at most."""
+LEAST_PARTS = 2
+"""With fewer, `fast` takes the kernel that does not cut."""
+ROWS_OPTIONS = {"num_warps": 8, "num_stages": 1}
+JOIN_OPTIONS = {"num_warps": 4, "num_stages": 1}
 
 
 def widths(signature: Signature) -> str | None:
@@ -46,85 +41,75 @@ def widths(signature: Signature) -> str | None:
     return None if d % 32 == 0 and 0 < d <= 512 else f"d must be a multiple of 32 up to 512, got {d}"
 
 
+@functools.cache
+def processors(device: torch.device) -> int:
+    """Multiprocessors of a GPU, those of an H200 where there is none."""
+    return int(torch.cuda.get_device_properties(device).multi_processor_count) if device.type == "cuda" else 132
+
+
+def constants_of(d: int, heads: int, window: int, selected: int, ratio: int, record: str) -> dict[str, Any]:
+    """The constants of a launch that its shapes give."""
+    tiles = -(-window // KEY_TILE)
+    return {
+        "D": d,
+        "WIDTH": power_of_two(d, least=64),
+        "HEADS": min(MOST_HEADS, power_of_two(heads, least=16)),
+        "WINDOW": window,
+        "WINDOW_SPAN": power_of_two(tiles * KEY_TILE),
+        "SELECTED": selected,
+        "SPAN": power_of_two(-(-selected // KEY_TILE) * KEY_TILE) if selected else 1,
+        "ENTRIES": entries_per_page(ratio) if selected else 1,
+        "RECORD": compressed_record(record).record_bytes(d),
+        "FP4": compressed_record(record) is FP4_16,
+    }
+
+
 @dataclass(frozen=True)
 class _Shape:
-    """What a launch follows from: sizes of the call, and the constants of its kernels."""
+    """What the scratch memory of a call follows from."""
 
     rows: int
     blocks: int
     tiles: int
-    ring_lines: int
-    entry_lines: int
+    parts: int
     constants: dict[str, Any]
 
     @property
-    def width(self) -> int:
-        """Channels, padded."""
-        return int(self.constants["WIDTH"])
+    def lists(self) -> int:
+        """Bytes of the addresses of keys."""
+        return self.rows * self.blocks * self.parts * self.tiles * KEY_TILE * 8
 
     @property
-    def way(self) -> str:
-        """'few', 'rows' or 'many', where a kernel may choose."""
-        if self.rows <= FEW_ROWS:
-            return "few"
-        lines = self.ring_lines + self.entry_lines
-        return "many" if self.rows >= MANY_ROWS and 8 * lines <= self.rows * self.tiles * KEY_TILE else "rows"
+    def tops(self) -> int:
+        """Bytes of the parts' maxima and sums."""
+        return self.rows * self.blocks * self.parts * int(self.constants["HEADS"]) * 8 if self.parts > 1 else 0
 
     @property
-    def slots(self) -> int:
-        """Slots of all rows."""
-        return self.rows * self.tiles * KEY_TILE
-
-    def scratch(self, way: str) -> int:
-        """Bytes of scratch memory: addresses of keys, then unpacked keys, then scores."""
-        if way == "few":
-            return self.slots * (2 * self.width + 4 * self.blocks * int(self.constants["HEADS"]))
-        lines = self.rows + self.ring_lines + self.entry_lines if way == "many" else 0
-        return self.slots * 8 + lines * 2 * self.width
+    def scratch(self) -> int:
+        """Bytes of scratch memory: addresses, maxima and sums, values."""
+        return self.lists + self.tops * (1 + int(self.constants["WIDTH"]) // 2)
 
 
-def _shape(
-    q: Tensor, ring: Tensor, sequences: int, block_table: Tensor | None, indices: Tensor | None, window: int, ratio: int
-) -> _Shape:
+def _shape(args: tuple[Any, ...], cut: bool) -> _Shape:
+    """The shape of a call, from its arguments in spec order. `cut`: into parts, by the size of the GPU."""
+    q, indices, window, ratio, record = args[0], args[12], args[13], args[14], args[16]
     rows, heads, d = q.shape
     selected = 0 if indices is None else indices.shape[1]
-    entries = entries_per_page(ratio) if selected else 1
-    block = min(MOST_HEADS, power_of_two(heads, least=16))
-    constants = {
-        "D": d,
-        "WIDTH": power_of_two(d, least=64),
-        "HEADS": block,
-        "WINDOW": window,
-        "SELECTED": selected,
-        "SPAN": power_of_two(max(selected, 1)),
-    }
+    constants = constants_of(d, heads, window, selected, ratio, record)
+    blocks = -(-heads // int(constants["HEADS"]))
     tiles = -(-window // KEY_TILE) + -(-selected // KEY_TILE)
-    columns = block_table.shape[1] if block_table is not None and selected else 0
-    return _Shape(rows, -(-heads // block), tiles, sequences * ring.shape[1], sequences * columns * entries, constants)
-
-
-def _shape_of(args: tuple[Any, ...]) -> _Shape:
-    """The shape of a call, from its arguments in spec order."""
-    return _shape(args[0], args[2], args[7].shape[0], args[11], args[12], args[13], args[14])
+    parts = min(processors(q.device) // max(rows * blocks, 1), tiles, MOST_PARTS) if cut else 1
+    return _Shape(rows, blocks, tiles, parts if parts >= LEAST_PARTS else 1, constants)
 
 
 def row_scratch(*args: Any) -> int:
-    """Scratch of a program per row: addresses of its keys."""
-    return _shape_of(args).scratch("rows")
+    """Scratch of a program per row."""
+    return _shape(args, cut=False).scratch
 
 
-def split_scratch(*args: Any) -> int:
-    """Scratch of the way that the shapes choose."""
-    shape = _shape_of(args)
-    return shape.scratch(shape.way)
-
-
-def split_widths(signature: Signature) -> str | None:
-    """64 heads at a time of 512 channels, padded at most."""
-    d, heads = signature.dims["d"], signature.dims["h"]
-    if power_of_two(d) != 512 or d % 32 or d > 512 or heads <= MOST_HEADS // 2:
-        return f"d must be a multiple of 32 from 288 to 512 and heads more than {MOST_HEADS // 2}, got {d} and {heads}"
-    return None
+def fast_scratch(*args: Any) -> int:
+    """Scratch of the parts of rows."""
+    return _shape(args, cut=True).scratch
 
 
 @kernel("sparse_attention", version=1, name="rows", supports=widths, workspace=row_scratch)
@@ -149,17 +134,15 @@ def sparse_attention(
     out: Tensor | None,
     workspace: Tensor | None = None,
 ) -> Tensor:
-    return _run(
-        (q, fresh, ring, sink, first_key, last_key, row_seq, seq_start, row_begin, state_slot, pages, block_table,
-         indices, window, ratio, scale, record), out, workspace, "rows",
-    )  # fmt: skip
+    args = (q, fresh, ring, sink, first_key, last_key, row_seq, seq_start, row_begin, state_slot, pages, block_table,
+            indices, window, ratio, scale, record)  # fmt: skip
+    return _run(args, _shape(args, cut=False), out, workspace)
 
 
 @kernel(
-    "sparse_attention", version=1, name="split", priority=1, archs=("sm_90",), supports=split_widths,
-    workspace=split_scratch,
+    "sparse_attention", version=1, name="fast", priority=20, supports=widths, workspace=fast_scratch, fast=True
 )  # fmt: skip
-def split_attention(
+def fast_attention(
     q: Tensor,
     fresh: Tensor,
     ring: Tensor,
@@ -180,134 +163,56 @@ def split_attention(
     out: Tensor | None,
     workspace: Tensor | None = None,
 ) -> Tensor:
-    return _run(
-        (q, fresh, ring, sink, first_key, last_key, row_seq, seq_start, row_begin, state_slot, pages, block_table,
-         indices, window, ratio, scale, record), out, workspace, "",
-    )  # fmt: skip
+    args = (q, fresh, ring, sink, first_key, last_key, row_seq, seq_start, row_begin, state_slot, pages, block_table,
+            indices, window, ratio, scale, record)  # fmt: skip
+    shape = _shape(args, cut=True)
+    if shape.parts == 1 and q.device.type == "cuda":
+        signature = SPECS["sparse_attention"].signature(*args)
+        if signature.arch == "sm_90" and attention_sm90.supports(signature) is None:
+            return attention_sm90.sparse_attention(*args, out)
+    return _run(args, shape, out, workspace)
 
 
-def _run(args: tuple[Any, ...], out: Tensor | None, workspace: Tensor | None, way: str) -> Tensor:
-    """Launch one way, '' for the one that the shapes choose."""
-    (q, fresh, ring, sink, first_key, last_key, row_seq, seq_start, row_begin, state_slot, pages, block_table, indices,
-     _, ratio, scale, record) = args  # fmt: skip
+def _run(args: tuple[Any, ...], shape: _Shape, out: Tensor | None, workspace: Tensor | None) -> Tensor:
+    """Launch over whole rows, or over their parts and then what adds these up."""
+    q, fresh, ring, sink, *of_rows, pages, block_table, indices, _, _, scale, _ = args
     if out is None:
         out = torch.empty_like(q)
-    if not q.shape[0]:
+    if not shape.rows:
         return out
-    shape = _shape_of(args)
-    way = way or shape.way
     if workspace is None:
-        workspace = torch.empty(shape.scratch(way), dtype=torch.uint8, device=q.device)
-    layout = compressed_record(record)
-    size = layout.record_bytes(q.shape[2])
-    # Not the widest loads: what a thread unpacks then fills 16 bytes beside what its neighbour does, without conflicts.
-    align = min(8, _align(fresh, 1), _align(ring, 2))
-    page_align = 1 if pages is None else gcd(4 if layout is FP4_16 else 8, _align(pages, 1), size)
-    call = _Call(
-        shape=shape,
-        rows=(first_key, last_key, row_seq),
-        sequences=(seq_start, row_begin, state_slot),
-        window=(fresh, ring),
-        paged=(state_slot if pages is None else pages, state_slot if block_table is None else block_table),
-        indices=state_slot if indices is None else indices,
-        ring_size=ring.shape[1],
-        columns=0 if block_table is None else block_table.shape[1],
-        scale=scale * LOG2E,
-        strides=(fresh.stride(0), ring.stride(0), ring.stride(1)),
-        page_row=0 if pages is None else pages.stride(0),
-        entries={"ENTRIES": entries_per_page(ratio) if shape.constants["SELECTED"] else 1, "RECORD": size},
-        fp4=layout is FP4_16,
-        align=align,
-        page_align=page_align,
+        workspace = torch.empty(shape.scratch, dtype=torch.uint8, device=q.device)
+    absent = args[9]  # for a tensor that is not there and not read
+    heads = q.shape[1]
+    paged = tuple(absent if tensor is None else tensor for tensor in (pages, block_table, indices))
+    numbers = (
+        heads, ring.shape[1], 0 if block_table is None else block_table.shape[1], scale * LOG2E,
+        fresh.stride(0), ring.stride(0), ring.stride(1), 0 if pages is None else pages.stride(0),
+    )  # fmt: skip
+    constants = {
+        **shape.constants,
+        "ALIGN": min(_align(fresh, 1), _align(ring, 2)),
+        "PAGE_ALIGN": 1 if pages is None else gcd(_align(pages, 1), shape.constants["RECORD"]),
+    }
+    places = workspace[: shape.lists].view(torch.int64)
+    if shape.parts == 1:
+        device.sparse_attention_rows[(shape.rows, shape.blocks)](
+            q, fresh, ring, sink, *of_rows, *paged, places, out, *numbers, **constants, **ROWS_OPTIONS
+        )
+        return out
+    border = shape.lists + shape.tops
+    tops = workspace[shape.lists : border].view(torch.float32)
+    sums = workspace[border : shape.scratch].view(torch.float32)
+    device.sparse_attention_parts[(shape.rows, shape.blocks, shape.parts)](
+        q, fresh, ring, *of_rows, *paged, places, tops, sums, *numbers, **constants, **ROWS_OPTIONS
     )
-    {"few": _few, "rows": _by_row, "many": _many}[way](call, q, sink, out, workspace)
+    sizes = {name: constants[name] for name in ("D", "WIDTH", "HEADS")}
+    device.join_parts[(shape.rows, heads)](
+        sink, tops, sums, out, shape.parts, **sizes, MOST=MOST_PARTS, **JOIN_OPTIONS
+    )  # fmt: skip
     return out
 
 
 def _align(x: Tensor, dims: int) -> int:
     """Bytes that a tensor's beginning and the strides of its leading dims divide by."""
-    return alignment(x, dims) if x.data_ptr() % 16 == 0 else 1
-
-
-@dataclass(frozen=True)
-class _Call:
-    """The arguments that kernels share, in the order in which they take them."""
-
-    shape: _Shape
-    rows: tuple[Tensor, Tensor, Tensor]
-    sequences: tuple[Tensor, Tensor, Tensor]
-    window: tuple[Tensor, Tensor]
-    paged: tuple[Tensor, Tensor]
-    indices: Tensor
-    ring_size: int
-    columns: int
-    scale: float
-    strides: tuple[int, int, int]
-    page_row: int
-    entries: dict[str, int]
-    fp4: bool
-    align: int
-    page_align: int
-
-    @property
-    def units(self) -> tuple[int, int, int, int]:
-        """Strides in units of their alignment."""
-        return *(stride // self.align for stride in self.strides), self.page_row // self.page_align  # type: ignore[return-value]
-
-
-def _by_row(call: _Call, q: Tensor, sink: Tensor, out: Tensor, workspace: Tensor) -> None:
-    places = workspace[: call.shape.slots * 8].view(torch.int64)
-    _launch_rows(call, q, sink, out, places, places, 0)
-
-
-def _launch_rows(
-    call: _Call, q: Tensor, sink: Tensor, out: Tensor, places: Tensor, keys: Tensor, entries_at: int
-) -> None:
-    """Addresses, then a program per row; with `entries_at`, the line of the first entry, over unpacked keys."""
-    shape, unpacked = call.shape, entries_at > 0
-    names = ("WIDTH", "WINDOW", "SELECTED")
-    device.find_keys[(shape.rows, shape.tiles)](
-        *call.window, call.paged[0], keys, *call.rows, *call.sequences, call.paged[1], call.indices, places,
-        shape.rows, call.ring_size, call.columns, entries_at, *call.strides, call.page_row,
-        **{name: shape.constants[name] for name in names}, **call.entries, UNPACKED=unpacked, num_warps=2,
-    )  # fmt: skip
-    device.sparse_attention_rows[(shape.rows, shape.blocks)](
-        q, sink, *call.rows, call.indices, places, out, q.shape[1], call.scale, **shape.constants,
-        FP4=call.fp4, UNPACKED=unpacked, ALIGN=call.align, PAGE_ALIGN=call.page_align, num_warps=8, num_stages=2,
-    )  # fmt: skip
-
-
-def _few(call: _Call, q: Tensor, sink: Tensor, out: Tensor, workspace: Tensor) -> None:
-    shape, heads = call.shape, q.shape[1]
-    border = shape.slots * 2 * shape.width
-    keys = workspace[:border].view(torch.bfloat16)
-    scores = workspace[border : shape.scratch("few")].view(torch.float32)
-    device.score_tiles[(shape.rows, shape.tiles, shape.blocks)](
-        q, *call.window, *call.rows, *call.sequences, *call.paged, call.indices, keys, scores,
-        heads, call.ring_size, call.columns, call.scale, *call.units, **shape.constants, **call.entries,
-        FP4=call.fp4, ALIGN=call.align, PAGE_ALIGN=call.page_align, num_warps=8, num_stages=1,
-    )  # fmt: skip
-    part = min(PART, shape.width)
-    device.sum_tiles[(shape.rows, shape.width // part, shape.blocks)](
-        sink, *call.rows, call.indices, keys, scores, out, heads, **shape.constants, CHUNK=part, FP4=call.fp4,
-        num_warps=4, num_stages=4,
-    )  # fmt: skip
-
-
-def _many(call: _Call, q: Tensor, sink: Tensor, out: Tensor, workspace: Tensor) -> None:
-    shape = call.shape
-    sizes = {"D": shape.constants["D"], "WIDTH": shape.width}
-    border = shape.slots * 8
-    places = workspace[:border].view(torch.int64)
-    keys = workspace[border : shape.scratch("many")].view(torch.bfloat16)
-    lines = shape.rows + shape.ring_lines
-    device.unpack_window[(-(-lines // KEY_TILE),)](
-        *call.window, call.sequences[2], keys, shape.rows, call.ring_size, lines, *call.units[:3], **sizes,
-        ALIGN=call.align, num_warps=8, num_stages=1,
-    )  # fmt: skip
-    if shape.entry_lines:
-        device.unpack_pages[(-(-shape.entry_lines // KEY_TILE),)](
-            *call.paged, keys[lines * shape.width :], call.paged[0].shape[0], shape.entry_lines, call.units[3],
-            **sizes, **call.entries, FP4=call.fp4, PAGE_ALIGN=call.page_align, num_warps=8, num_stages=1,
-        )  # fmt: skip
-    _launch_rows(call, q, sink, out, places, keys, lines)
+    return alignment(x, dims) if x.data_ptr() % WIDEST == 0 else 1

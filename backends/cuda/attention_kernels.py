@@ -1,6 +1,7 @@
-"""The device side of sparse attention; `attention.py` launches it and says how the kernels go together.
+"""The device side of sparse attention; `attention.py` launches it.
 
-Keys sit in slots, 64 slots are a tile, and tiles are taken in order with a running maximum; see `ops/attention.py`.
+Keys sit in slots, 64 slots are a tile, and tiles are taken in order with a running maximum; see `ops/attention.py`. A
+program first writes down where the keys of its row lie, a thread for each, and reads these addresses tile by tile.
 """
 
 from __future__ import annotations
@@ -8,88 +9,84 @@ from __future__ import annotations
 import triton.language as tl
 
 from .jit import jit
-from .portable import bf16_to_f32, dot, to_bf16
-from .portable_packed import FP4_UP, fp4_channels, fp8_channels
+from .portable import dot, to_bf16
+from .portable_packed import FP4_UP, anew, fp4_channels, fp8_channels, settled
 
 TILE: tl.constexpr = tl.constexpr(64)
 LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
 
-# ---- rows -----------------------------------------------------------------------------------------------------------
+# ---- where a row's keys are -----------------------------------------------------------------------------------------
 
 
 @jit
-def row_keys(
-    row, first_ptr, last_ptr, seq_ptr, indices_ptr,
-    WINDOW: tl.constexpr, SELECTED: tl.constexpr, SPAN: tl.constexpr,
+def find_keys(
+    row, places_ptr, fresh_ptr, ring_ptr, pages_ptr, first_ptr, last_ptr, seq_ptr, start_ptr, begin_ptr, state_ptr,
+    table_ptr, indices_ptr, ring_size, columns, fresh_row, ring_state, ring_row, page_row,
+    WINDOW: tl.constexpr, WINDOW_SPAN: tl.constexpr, SELECTED: tl.constexpr, SPAN: tl.constexpr, ENTRIES: tl.constexpr,
+    RECORD: tl.constexpr,
 ):  # fmt: skip
-    """A row's keys; padding has sequence 0 and no tiles.
+    """Writes the addresses of a row's keys, int64 [tiles, TILE], 0 where there is no key; other threads read them.
 
-    Returns (sequence, position of slot 0, first position, first tile of the window, end of its tiles, tiles of selected
-    entries).
+    Returns (first tile of the window that has a key, end of its tiles, tiles of selected entries).
     """
+    WINDOW_TILES: tl.constexpr = (WINDOW + TILE - 1) // TILE
     seq = tl.load(seq_ptr + row)
+    live = seq >= 0
+    seq = tl.maximum(seq, 0)
     last = tl.load(last_ptr + row)
     base = last - WINDOW + 1
     low = tl.maximum(tl.maximum(tl.load(first_ptr + row), base), 0)
-    end = tl.where((seq >= 0) & (low <= last), (WINDOW + TILE - 1) // TILE, 0)
+    end = tl.where(live & (low <= last), WINDOW_TILES, 0)
+    start = tl.load(start_ptr + seq, mask=live, other=0)
+    begin = tl.load(begin_ptr + seq, mask=live, other=0)
+    state = tl.load(state_ptr + seq, mask=live, other=0)
+    slot = tl.arange(0, WINDOW_SPAN)
+    position = base + slot
+    since = position - start
+    inside = fresh_ptr.to(tl.int64) + (begin + since).to(tl.int64) * fresh_row
+    behind = ring_ptr.to(tl.int64) + state.to(tl.int64) * ring_state + (position % ring_size).to(tl.int64) * ring_row
+    place = tl.where(live & (position >= low) & (slot < WINDOW), tl.where(since >= 0, inside, behind), 0)
+    tl.store(places_ptr + slot, place, mask=slot < WINDOW_TILES * TILE)
     chosen = 0
     if SELECTED > 0:
         column = tl.arange(0, SPAN)
         at = indices_ptr + row.to(tl.int64) * SELECTED + column
-        index = tl.load(at, mask=column < tl.where(seq >= 0, SELECTED, 0), other=-1)
-        chosen = (tl.max(tl.where(index >= 0, column + 1, 0), axis=0) + TILE - 1) // TILE
-    return tl.maximum(seq, 0), base, low, tl.minimum((low - base) // TILE, end), end, chosen
-
-
-@jit
-def sequence_of(row, seq_ptr, start_ptr, begin_ptr, state_ptr):
-    """Where a row's sequence starts in this step, its first row, and its ring; zeros for padding."""
-    seq = tl.load(seq_ptr + row)
-    live = seq >= 0
-    start = tl.load(start_ptr + seq, mask=live, other=0)
-    return start, tl.load(begin_ptr + seq, mask=live, other=0), tl.load(state_ptr + seq, mask=live, other=0)
-
-
-@jit
-def window_places(
-    tile, limit, base, low, begin, start, state, ring_size, fresh_ptr, ring_ptr, fresh_row, ring_state, ring_row,
-    ALIGN: tl.constexpr,
-):  # fmt: skip
-    """Pointers to the records of a tile of window slots, and which exist; none from slot `limit` on."""
-    slot = tile * TILE + tl.arange(0, TILE)
-    position = base + slot
-    present = (position >= low) & (slot < limit)
-    since = position - start
-    inside = (begin + since).to(tl.int64) * (fresh_row * ALIGN)
-    behind = state.to(tl.int64) * (ring_state * ALIGN) + (position % ring_size).to(tl.int64) * (ring_row * ALIGN)
-    return tl.where(since >= 0, fresh_ptr + inside, ring_ptr + behind), present
-
-
-@jit
-def entry_places(
-    tile, limit, row, seq, indices_ptr, table_ptr, pages_ptr, columns, page_row,
-    SELECTED: tl.constexpr, ENTRIES: tl.constexpr, RECORD: tl.constexpr, ALIGN: tl.constexpr,
-):  # fmt: skip
-    """Pointers to the records of a tile of selected entries, and which exist; none from column `limit` on."""
-    slot = tile * TILE + tl.arange(0, TILE)
-    index = tl.load(indices_ptr + row.to(tl.int64) * SELECTED + slot, mask=slot < limit, other=-1)
-    present = index >= 0
-    index = tl.where(present, index, 0)
-    page = tl.load(table_ptr + seq.to(tl.int64) * columns + index // ENTRIES, mask=present, other=0)
-    return pages_ptr + page.to(tl.int64) * (page_row * ALIGN) + (index % ENTRIES).to(tl.int64) * RECORD, present
+        index = tl.load(at, mask=column < tl.where(live, SELECTED, 0), other=-1)
+        present = index >= 0
+        chosen = (tl.max(tl.where(present, column + 1, 0), axis=0) + TILE - 1) // TILE
+        index = tl.where(present, index, 0)
+        page = tl.load(table_ptr + seq.to(tl.int64) * columns + index // ENTRIES, mask=present, other=0)
+        place = pages_ptr.to(tl.int64) + page.to(tl.int64) * page_row + (index % ENTRIES).to(tl.int64) * RECORD
+        at = places_ptr + WINDOW_TILES * TILE + column
+        tl.store(at, tl.where(present, place, 0), mask=column < (SELECTED + TILE - 1) // TILE * TILE)
+    tl.debug_barrier()
+    return tl.minimum((low - base) // TILE, end), end, chosen
 
 
 # ---- records --------------------------------------------------------------------------------------------------------
 
 
 @jit
-def load_words(place, present, D: tl.constexpr, WIDTH: tl.constexpr, FP4: tl.constexpr, ALIGN: tl.constexpr):
-    """Codes and scales of records: one word per four channels (int16 or int32), one byte per group of channels."""
-    column = tl.arange(0, WIDTH // 4)[None, :]
-    exists = present[:, None] & (column < D // 4)
+def tile_places(places_ptr, t, ALIGN: tl.constexpr):
+    """Pointers to the keys of a tile's slots, and which exist. ALIGN: bytes that every address divides by."""
+    place = tl.load(places_ptr + t * TILE + tl.arange(0, TILE))
+    # Said of the pointer: the compiler forgets what it knows of an integer that becomes one.
+    return tl.multiple_of(place.to(tl.pointer_type(tl.uint8)), ALIGN), place != 0
+
+
+@jit
+def load_keys(place, present, D: tl.constexpr, WIDTH: tl.constexpr, FP4: tl.constexpr, ALIGN: tl.constexpr):
+    """Keys, bf16 [TILE, WIDTH]; of FP4 records FP4_DOWN times their values.
+
+    A word has the codes of four channels, int16 or int32; a byte of scale belongs to a group of 16 or 32.
+    """
     BYTES: tl.constexpr = 2 if FP4 else 4
     GROUPS: tl.constexpr = WIDTH // 16 if FP4 else WIDTH // 32
+    column = tl.arange(0, WIDTH // 4)[None, :]
+    exists = present[:, None]
+    if D < WIDTH:
+        exists = exists & (column < D // 4)
     if ALIGN >= BYTES:
         # The cast comes before the columns: a pointer's neighbours are then seen to lie beside one another.
         if FP4:
@@ -104,22 +101,15 @@ def load_words(place, present, D: tl.constexpr, WIDTH: tl.constexpr, FP4: tl.con
         if FP4:
             words = words.to(tl.int16)
     group = tl.arange(0, GROUPS)[None, :]
-    there = present[:, None] & (group < D * GROUPS // WIDTH)
-    scale = tl.load(place[:, None] + D * BYTES // 4 + group, mask=there, other=0)
-    return words, scale
-
-
-@jit
-def keys_of(words, scale, FP4: tl.constexpr):
-    """bf16 [N, WIDTH] of words and scales; of FP4 records FP4_DOWN times their values."""
+    exists = present[:, None]
+    if D < WIDTH:
+        exists = exists & (group * WIDTH < D * GROUPS)
+    scale = tl.load(place[:, None] + D * BYTES // 4 + group, mask=exists, other=0)
     if FP4:
         k0, k1, k2, k3 = fp4_channels(words, scale)
     else:
         k0, k1, k2, k3 = fp8_channels(words, scale)
-    return tl.reshape(tl.join(tl.join(k0, k2), tl.join(k1, k3)), (words.shape[0], 4 * words.shape[1]))
-
-
-# ---- arithmetic -----------------------------------------------------------------------------------------------------
+    return settled(tl.reshape(tl.join(tl.join(k0, k2), tl.join(k1, k3)), (words.shape[0], WIDTH)))
 
 
 @jit
@@ -130,10 +120,7 @@ def load_query(q_ptr, row, head, heads, D: tl.constexpr, WIDTH: tl.constexpr):
     return tl.load(at, mask=(head[:, None] < heads) & (channel < D), other=0.0)
 
 
-@jit
-def masked(s, present, scale):
-    """Scores in base 2, minus infinity where there is no key."""
-    return tl.where(present[None, :], s * scale, float("-inf"))
+# ---- arithmetic -----------------------------------------------------------------------------------------------------
 
 
 @jit
@@ -162,16 +149,43 @@ def soften(s, top, total, UP: tl.constexpr):
 
 
 @jit
-def attend(q, k, real, present, top, total, value, scale, UP: tl.constexpr):
-    """One tile: scores, softmax, values. `k` is 1 / UP times the keys."""
+def attend(
+    q, places_ptr, t, real, top, total, value, scale,
+    D: tl.constexpr, WIDTH: tl.constexpr, FP4: tl.constexpr, ALIGN: tl.constexpr,
+):  # fmt: skip
+    """One tile: scores, softmax, values."""
+    UP: tl.constexpr = FP4_UP if FP4 else 1.0
+    place, present = tile_places(places_ptr, t, ALIGN)
+    k = load_keys(place, present, D, WIDTH, FP4, ALIGN)
     p = to_bf16(tl.zeros((q.shape[0], TILE), tl.float32))
     alpha = top
     # Always so. The compiler lays out two products in a chain so that each row stays in one warp; with fewer rows than
     # warps want, warps would compute the same scores. It does not see the chain across a branch.
     if real:
         s = dot(q, tl.trans(k), tl.zeros((q.shape[0], TILE), tl.float32))
-        p, alpha, top, total = soften(masked(s, present, scale * UP), top, total, UP)
+        s = tl.where(present[None, :], s * (scale * UP), float("-inf"))
+        p, alpha, top, total = soften(s, top, total, UP)
     return top, total, dot(p, k, value * alpha[:, None])
+
+
+@jit
+def attend_tiles(
+    q_ptr, row, head, heads, places_ptr, window_from, window_to, entries_from, entries_to, scale,
+    D: tl.constexpr, WIDTH: tl.constexpr, SELECTED: tl.constexpr, FP4: tl.constexpr, ALIGN: tl.constexpr,
+    PAGE_ALIGN: tl.constexpr,
+):  # fmt: skip
+    """Maximum, sum and values [heads of the block, WIDTH] over some tiles of a row."""
+    HEADS: tl.constexpr = head.shape[0]
+    q = load_query(q_ptr, row, head, heads, D, WIDTH)
+    top = tl.full((HEADS,), float("-inf"), tl.float32)
+    total = tl.zeros((HEADS,), tl.float32)
+    value = tl.zeros((HEADS, WIDTH), tl.float32)
+    for t in range(window_from, window_to):
+        top, total, value = attend(q, places_ptr, t, heads > 0, top, total, value, scale, D, WIDTH, False, ALIGN)
+    if SELECTED > 0:
+        for t in range(entries_from, entries_to):
+            top, total, value = attend(q, places_ptr, t, heads > 0, top, total, value, scale, D, WIDTH, FP4, PAGE_ALIGN)
+    return top, total, value
 
 
 @jit
@@ -182,260 +196,111 @@ def divisor(sink_ptr, head, heads, top, total):
     return tl.where(top == float("-inf"), float("nan"), whole)
 
 
-@jit
-def store_output(out_ptr, row, head, heads, any_key, whole, value, D: tl.constexpr, WIDTH: tl.constexpr):
-    """Quotients, rounded; zeros for a row without a key."""
-    result = to_bf16(tl.where(any_key, value / whole[:, None], 0.0))
-    channel = tl.arange(0, WIDTH)[None, :]
-    at = out_ptr + (row.to(tl.int64) * heads + head[:, None]) * D + channel
-    tl.store(at, result, mask=(head[:, None] < heads) & (channel < D))
-
-
-# ---- where a row's keys are -----------------------------------------------------------------------------------------
-
-
-@jit
-def find_keys(
-    fresh_ptr, ring_ptr, pages_ptr, keys_ptr, first_ptr, last_ptr, seq_ptr, start_ptr, begin_ptr, state_ptr,
-    table_ptr, indices_ptr, places_ptr, rows, ring_size, columns, entries_at,
-    fresh_row: tl.int64, ring_state: tl.int64, ring_row: tl.int64, page_row: tl.int64,
-    WIDTH: tl.constexpr, WINDOW: tl.constexpr, SELECTED: tl.constexpr, ENTRIES: tl.constexpr, RECORD: tl.constexpr,
-    UNPACKED: tl.constexpr,
-):  # fmt: skip
-    """Addresses of the keys of all slots of a row, int64 [rows, tiles, TILE]; 0 where there is no key.
-
-    UNPACKED: of lines of `keys` (see `unpack_window`, `unpack_pages`), else of records.
-    """
-    row = tl.program_id(0)
-    t = tl.program_id(1)
-    WINDOW_TILES: tl.constexpr = (WINDOW + TILE - 1) // TILE
-    seq = tl.load(seq_ptr + row)
-    slot = t * TILE + tl.arange(0, TILE)
-    line_bytes: tl.constexpr = 2 * WIDTH
-    at = places_ptr + (row.to(tl.int64) * tl.num_programs(1) + t) * TILE + tl.arange(0, TILE)
-    if seq < 0:
-        tl.store(at, tl.zeros((TILE,), tl.int64))
-    else:
-        if t < WINDOW_TILES:
-            start = tl.load(start_ptr + seq)
-            begin = tl.load(begin_ptr + seq)
-            last = tl.load(last_ptr + row)
-            position = last - WINDOW + 1 + slot
-            low = tl.maximum(tl.load(first_ptr + row), 0)
-            since = position - start
-            if UNPACKED:
-                line = tl.where(since >= 0, begin + since, rows + seq * ring_size + position % ring_size)
-                place = keys_ptr.to(tl.int64) + line.to(tl.int64) * line_bytes
-            else:
-                state = tl.load(state_ptr + seq)
-                inside = fresh_ptr.to(tl.int64) + (begin + since).to(tl.int64) * fresh_row
-                ring = ring_ptr.to(tl.int64) + state.to(tl.int64) * ring_state
-                place = tl.where(since >= 0, inside, ring + (position % ring_size).to(tl.int64) * ring_row)
-            tl.store(at, tl.where((position >= low) & (slot < WINDOW), place, 0))
-        elif SELECTED > 0:
-            column = slot - WINDOW_TILES * TILE
-            index = tl.load(indices_ptr + row.to(tl.int64) * SELECTED + column, mask=column < SELECTED, other=-1)
-            present = index >= 0
-            index = tl.where(present, index, 0)
-            if UNPACKED:
-                line = entries_at + seq * (columns * ENTRIES) + index
-                place = keys_ptr.to(tl.int64) + line.to(tl.int64) * line_bytes
-            else:
-                page = tl.load(table_ptr + seq.to(tl.int64) * columns + index // ENTRIES, mask=present, other=0)
-                place = pages_ptr.to(tl.int64) + page.to(tl.int64) * page_row
-                place += (index % ENTRIES).to(tl.int64) * RECORD
-            tl.store(at, tl.where(present, place, 0))
-
-
-@jit
-def tile_places(places_ptr, row, t, TILES: tl.constexpr, ALIGN: tl.constexpr):
-    """Pointers to the keys of a tile's slots, and which exist."""
-    place = tl.load(places_ptr + (row.to(tl.int64) * TILES + t) * TILE + tl.arange(0, TILE))
-    return tl.multiple_of(place, ALIGN).to(tl.pointer_type(tl.uint8)), place != 0
-
-
-# ---- one program per row --------------------------------------------------------------------------------------------
+# ---- a program per row ----------------------------------------------------------------------------------------------
 
 
 @jit
 def sparse_attention_rows(
-    q_ptr, sink_ptr, first_ptr, last_ptr, seq_ptr, indices_ptr, places_ptr, out_ptr, heads, scale,
-    D: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr, WINDOW: tl.constexpr, SELECTED: tl.constexpr,
-    SPAN: tl.constexpr, FP4: tl.constexpr, UNPACKED: tl.constexpr, ALIGN: tl.constexpr, PAGE_ALIGN: tl.constexpr,
-):  # fmt: skip
-    """A row and a block of its heads from the first tile to the last. `scale` has log2(e) in it."""
-    row = tl.program_id(0)
-    head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
-    WINDOW_TILES: tl.constexpr = (WINDOW + TILE - 1) // TILE
-    TILES: tl.constexpr = WINDOW_TILES + (SELECTED + TILE - 1) // TILE
-    seq, base, low, tile, end, chosen = row_keys(row, first_ptr, last_ptr, seq_ptr, indices_ptr, WINDOW, SELECTED, SPAN)
-    q = load_query(q_ptr, row, head, heads, D, WIDTH)
-    top = tl.full((HEADS,), float("-inf"), tl.float32)
-    total = tl.zeros((HEADS,), tl.float32)
-    value = tl.zeros((HEADS, WIDTH), tl.float32)
-    any_key = (tile < end) | (chosen > 0)
-    if UNPACKED:
-        channel = tl.arange(0, WIDTH)[None, :]
-        start = tl.where(tile < end, tile, WINDOW_TILES)
-        place, present = tile_places(places_ptr, row, start, TILES, 16)
-        for t in range(start, chosen + WINDOW_TILES):
-            k = tl.load(place.to(tl.pointer_type(tl.bfloat16))[:, None] + channel, mask=present[:, None], other=0.0)
-            here = present
-            place, present = tile_places(places_ptr, row, tl.minimum(t + 1, TILES - 1), TILES, 16)
-            top, total, value = attend(q, k, heads > 0, here, top, total, value, scale, 1.0)
-    else:
-        for t in range(tile, end):
-            place, present = tile_places(places_ptr, row, t, TILES, ALIGN)
-            words, factor = load_words(place, present, D, WIDTH, False, ALIGN)
-            k = keys_of(words, factor, False)
-            top, total, value = attend(q, k, heads > 0, present, top, total, value, scale, 1.0)
-        for t in range(chosen):
-            place, present = tile_places(places_ptr, row, t + WINDOW_TILES, TILES, PAGE_ALIGN)
-            words, factor = load_words(place, present, D, WIDTH, FP4, PAGE_ALIGN)
-            k = keys_of(words, factor, FP4)
-            top, total, value = attend(q, k, heads > 0, present, top, total, value, scale, FP4_UP if FP4 else 1.0)
-    whole = divisor(sink_ptr, head, heads, top, total)
-    store_output(out_ptr, row, head, heads, any_key, whole, value, D, WIDTH)
-
-
-# ---- few rows: tiles side by side, then channels side by side -------------------------------------------------------
-
-
-@jit
-def score_tiles(
-    q_ptr, fresh_ptr, ring_ptr, first_ptr, last_ptr, seq_ptr, start_ptr, begin_ptr, state_ptr,
-    pages_ptr, table_ptr, indices_ptr, keys_ptr, scores_ptr,
-    heads, ring_size, columns, scale,
+    q_ptr, fresh_ptr, ring_ptr, sink_ptr, first_ptr, last_ptr, seq_ptr, start_ptr, begin_ptr, state_ptr, pages_ptr,
+    table_ptr, indices_ptr, places_ptr, out_ptr, heads, ring_size, columns, scale,
     fresh_row: tl.int64, ring_state: tl.int64, ring_row: tl.int64, page_row: tl.int64,
-    D: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr, WINDOW: tl.constexpr, SELECTED: tl.constexpr,
-    SPAN: tl.constexpr, ENTRIES: tl.constexpr, RECORD: tl.constexpr, FP4: tl.constexpr,
+    D: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr, WINDOW: tl.constexpr, WINDOW_SPAN: tl.constexpr,
+    SELECTED: tl.constexpr, SPAN: tl.constexpr, ENTRIES: tl.constexpr, RECORD: tl.constexpr, FP4: tl.constexpr,
     ALIGN: tl.constexpr, PAGE_ALIGN: tl.constexpr,
 ):  # fmt: skip
-    """A tile of a row: its keys in bf16 (of FP4 records FP4_DOWN times them) and its scores, as scratch.
+    """A row and a block of its heads from the first tile to the last. `scale` has log2(e) in it.
 
-    keys: bf16 [rows, tiles, TILE, WIDTH]. scores: fp32 [rows, tiles, head blocks * HEADS,
-    TILE], in base 2, minus infinity where there is no key. Tiles without a key are left as they are.
+    places: scratch, int64 [rows, blocks, tiles, TILE].
     """
     row = tl.program_id(0)
-    t = tl.program_id(1)
-    block = tl.program_id(2)
-    head = tl.program_id(2) * HEADS + tl.arange(0, HEADS)
-    WINDOW_TILES: tl.constexpr = (WINDOW + TILE - 1) // TILE
-    tiles = tl.num_programs(1)
-    seq, base, low, tile, end, chosen = row_keys(row, first_ptr, last_ptr, seq_ptr, indices_ptr, WINDOW, SELECTED, SPAN)
-    start, begin, state = sequence_of(row, seq_ptr, start_ptr, begin_ptr, state_ptr)
-    slot = tl.arange(0, TILE)
-    channel = tl.arange(0, WIDTH)
-    here = row.to(tl.int64) * tiles + t
-    key_at = keys_ptr + (here * TILE + slot[:, None]) * WIDTH + channel[None, :]
-    line = (here * tl.num_programs(2) + block) * HEADS + tl.arange(0, HEADS)[:, None]
-    score_at = scores_ptr + line * TILE + slot
-    if (t >= tile) & (t < end):
-        place, present = window_places(
-            t, WINDOW, base, low, begin, start, state, ring_size, fresh_ptr, ring_ptr, fresh_row, ring_state, ring_row,
-            ALIGN,
-        )  # fmt: skip
-        words, factor = load_words(place, present, D, WIDTH, False, ALIGN)
-        q = load_query(q_ptr, row, head, heads, D, WIDTH)
-        k = keys_of(words, factor, False)
-        tl.store(key_at, k)
-        s = dot(q, tl.trans(k), tl.zeros((HEADS, TILE), tl.float32))
-        tl.store(score_at, masked(s, present, scale))
-    if SELECTED > 0:
-        if (t >= WINDOW_TILES) & (t < chosen + WINDOW_TILES):
-            place, present = entry_places(
-                t - WINDOW_TILES, tl.minimum(chosen * TILE, SELECTED), row, seq, indices_ptr, table_ptr, pages_ptr,
-                columns, page_row, SELECTED, ENTRIES, RECORD, PAGE_ALIGN,
-            )  # fmt: skip
-            words, factor = load_words(place, present, D, WIDTH, FP4, PAGE_ALIGN)
-            q = load_query(q_ptr, row, head, heads, D, WIDTH)
-            k = keys_of(words, factor, FP4)
-            tl.store(key_at, k)
-            s = dot(q, tl.trans(k), tl.zeros((HEADS, TILE), tl.float32))
-            tl.store(score_at, masked(s, present, scale * (FP4_UP if FP4 else 1.0)))
-
-
-@jit
-def load_tile(t, row, block, blocks, tiles, keys_ptr, scores_ptr, channel, HEADS: tl.constexpr, WIDTH: tl.constexpr):
-    """A tile's scores, and its keys at some channels, from scratch."""
-    slot = tl.arange(0, TILE)
-    here = row.to(tl.int64) * tiles + t
-    s = tl.load(scores_ptr + ((here * blocks + block) * HEADS + tl.arange(0, HEADS)[:, None]) * TILE + slot)
-    return s, tl.load(keys_ptr + (here * TILE + slot[:, None]) * WIDTH + channel[None, :])
-
-
-@jit
-def sum_tiles(
-    sink_ptr, first_ptr, last_ptr, seq_ptr, indices_ptr, keys_ptr, scores_ptr, out_ptr, heads,
-    D: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr, CHUNK: tl.constexpr, WINDOW: tl.constexpr,
-    SELECTED: tl.constexpr, SPAN: tl.constexpr, FP4: tl.constexpr,
-):  # fmt: skip
-    """Softmax and values over all tiles of a row, for CHUNK of its channels: what `attend` does, in its order."""
-    row = tl.program_id(0)
-    block = tl.program_id(2)
-    blocks = tl.num_programs(2)
-    head = tl.program_id(2).to(tl.int64) * HEADS + tl.arange(0, HEADS)
+    block = tl.program_id(1)
     WINDOW_TILES: tl.constexpr = (WINDOW + TILE - 1) // TILE
     TILES: tl.constexpr = WINDOW_TILES + (SELECTED + TILE - 1) // TILE
-    channel = tl.program_id(1) * CHUNK + tl.arange(0, CHUNK)
-    seq, base, low, tile, end, chosen = row_keys(row, first_ptr, last_ptr, seq_ptr, indices_ptr, WINDOW, SELECTED, SPAN)
-    top = tl.full((HEADS,), float("-inf"), tl.float32)
-    total = tl.zeros((HEADS,), tl.float32)
-    value = tl.zeros((HEADS, CHUNK), tl.float32)
-    for t in range(tile, end):
-        s, k = load_tile(t, row, block, blocks, TILES, keys_ptr, scores_ptr, channel, HEADS, WIDTH)
-        p, alpha, top, total = soften(s, top, total, 1.0)
-        value = dot(p, k, value * alpha[:, None])
-    for t in range(chosen):
-        s, k = load_tile(t + WINDOW_TILES, row, block, blocks, TILES, keys_ptr, scores_ptr, channel, HEADS, WIDTH)
-        p, alpha, top, total = soften(s, top, total, FP4_UP if FP4 else 1.0)
-        value = dot(p, k, value * alpha[:, None])
-    whole = divisor(sink_ptr, head, heads, top, total)
-    result = to_bf16(tl.where((tile < end) | (chosen > 0), value / whole[:, None], 0.0))
-    at = out_ptr + (row.to(tl.int64) * heads + head[:, None]) * D + channel[None, :]
-    tl.store(at, result, mask=(head[:, None] < heads) & (channel[None, :] < D))
+    places = places_ptr + (row.to(tl.int64) * tl.num_programs(1) + block) * (TILES * TILE)
+    tile, end, chosen = find_keys(
+        row, places, fresh_ptr, ring_ptr, pages_ptr, first_ptr, last_ptr, seq_ptr, start_ptr, begin_ptr, state_ptr,
+        table_ptr, indices_ptr, ring_size, columns, fresh_row, ring_state, ring_row, page_row,
+        WINDOW, WINDOW_SPAN, SELECTED, SPAN, ENTRIES, RECORD,
+    )  # fmt: skip
+    head = block * HEADS + tl.arange(0, HEADS)
+    top, total, value = attend_tiles(
+        q_ptr, row, head, heads, places, tile, end, WINDOW_TILES, chosen + WINDOW_TILES, scale,
+        D, WIDTH, SELECTED, FP4, ALIGN, PAGE_ALIGN,
+    )  # fmt: skip
+    head = anew(head)  # else what addresses of queries and outputs share stays in registers meanwhile
+    any_key = (tile < end) | (chosen > 0)
+    value /= divisor(sink_ptr, head, heads, top, total)[:, None]
+    channel = tl.arange(0, WIDTH)[None, :]
+    at = out_ptr + (row.to(tl.int64) * heads + head[:, None]) * D + channel
+    tl.store(at, to_bf16(tl.where(any_key, value, 0.0)), mask=(head[:, None] < heads) & (channel < D))
 
 
-# ---- many rows of few sequences: keys unpacked once -----------------------------------------------------------------
-
-
-@jit
-def unpack_window(
-    fresh_ptr, ring_ptr, state_ptr, keys_ptr, rows, ring_size, lines,
-    fresh_row: tl.int64, ring_state: tl.int64, ring_row: tl.int64,
-    D: tl.constexpr, WIDTH: tl.constexpr, ALIGN: tl.constexpr,
-):  # fmt: skip
-    """Fresh records, then the rings of the sequences, as bf16 [rows + sequences * ring_size, WIDTH]."""
-    line = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    ours = line < lines
-    fresh = line < rows
-    slot = tl.maximum(line - rows, 0)
-    state = tl.load(state_ptr + slot // ring_size, mask=ours & (line >= rows), other=0)
-    behind = state.to(tl.int64) * (ring_state * ALIGN) + (slot % ring_size).to(tl.int64) * (ring_row * ALIGN)
-    place = tl.where(fresh, fresh_ptr + line.to(tl.int64) * (fresh_row * ALIGN), ring_ptr + behind)
-    words, factor = load_words(place, ours, D, WIDTH, False, ALIGN)
-    at = keys_ptr + line.to(tl.int64)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
-    tl.store(at, keys_of(words, factor, False), mask=ours[:, None])
+# ---- several programs per row, whose number depends on the batch: not invariant -------------------------------------
 
 
 @jit
-def unpack_pages(
-    pages_ptr, table_ptr, keys_ptr, pool, lines, page_row: tl.int64,
-    D: tl.constexpr, WIDTH: tl.constexpr, ENTRIES: tl.constexpr, RECORD: tl.constexpr, FP4: tl.constexpr,
-    PAGE_ALIGN: tl.constexpr,
+def sparse_attention_parts(
+    q_ptr, fresh_ptr, ring_ptr, first_ptr, last_ptr, seq_ptr, start_ptr, begin_ptr, state_ptr, pages_ptr,
+    table_ptr, indices_ptr, places_ptr, tops_ptr, sums_ptr, heads, ring_size, columns, scale,
+    fresh_row: tl.int64, ring_state: tl.int64, ring_row: tl.int64, page_row: tl.int64,
+    D: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr, WINDOW: tl.constexpr, WINDOW_SPAN: tl.constexpr,
+    SELECTED: tl.constexpr, SPAN: tl.constexpr, ENTRIES: tl.constexpr, RECORD: tl.constexpr, FP4: tl.constexpr,
+    ALIGN: tl.constexpr, PAGE_ALIGN: tl.constexpr,
 ):  # fmt: skip
-    """All entries that the block table names, as bf16 [sequences * columns * ENTRIES, WIDTH] by quarters.
+    """A row, a block of its heads, and an equal share of its tiles.
 
-    Columns that no row asks for may hold anything; a page id outside the pool is not followed.
+    places: as above, for each program. tops: fp32 [rows, blocks, parts, HEADS, 2], maximum and sum, the sum -1 where a
+    part has no key. sums: fp32 [rows, blocks, parts, HEADS, WIDTH].
     """
-    line = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    page = tl.load(table_ptr + line // ENTRIES, mask=line < lines, other=-1)
-    ours = (page >= 0) & (page < pool)
-    page = tl.where(ours, page, 0)
-    place = pages_ptr + page.to(tl.int64) * (page_row * PAGE_ALIGN) + (line % ENTRIES).to(tl.int64) * RECORD
-    words, factor = load_words(place, ours, D, WIDTH, FP4, PAGE_ALIGN)
-    k = keys_of(words, factor, FP4)
-    if FP4:
-        k = to_bf16(bf16_to_f32(k) * FP4_UP)
-    at = keys_ptr + line.to(tl.int64)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
-    tl.store(at, k, mask=ours[:, None])
+    row = tl.program_id(0)
+    block = tl.program_id(1)
+    part = tl.program_id(2)
+    WINDOW_TILES: tl.constexpr = (WINDOW + TILE - 1) // TILE
+    TILES: tl.constexpr = WINDOW_TILES + (SELECTED + TILE - 1) // TILE
+    here = (row.to(tl.int64) * tl.num_programs(1) + block) * tl.num_programs(2) + part
+    places = places_ptr + here * (TILES * TILE)
+    tile, end, chosen = find_keys(
+        row, places, fresh_ptr, ring_ptr, pages_ptr, first_ptr, last_ptr, seq_ptr, start_ptr, begin_ptr, state_ptr,
+        table_ptr, indices_ptr, ring_size, columns, fresh_row, ring_state, ring_row, page_row,
+        WINDOW, WINDOW_SPAN, SELECTED, SPAN, ENTRIES, RECORD,
+    )  # fmt: skip
+    near = end - tile
+    share = (near + chosen + tl.num_programs(2) - 1) // tl.num_programs(2)
+    first = part * share
+    last = tl.minimum(first + share, near + chosen)
+    head = block * HEADS + tl.arange(0, HEADS)
+    top, total, value = attend_tiles(
+        q_ptr, row, head, heads, places, tile + tl.minimum(first, near), tile + tl.minimum(last, near),
+        tl.maximum(first - near, 0) + WINDOW_TILES, tl.maximum(last - near, 0) + WINDOW_TILES, scale,
+        D, WIDTH, SELECTED, FP4, ALIGN, PAGE_ALIGN,
+    )  # fmt: skip
+    line = here * HEADS + anew(tl.arange(0, HEADS))
+    tl.store(tops_ptr + 2 * line, top)
+    tl.store(tops_ptr + 2 * line + 1, tl.where(first < last, total, -1.0))
+    tl.store(sums_ptr + line[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :], value)
+
+
+@jit
+def join_parts(
+    sink_ptr, tops_ptr, sums_ptr, out_ptr, parts, D: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr,
+    MOST: tl.constexpr,
+):  # fmt: skip
+    """The parts of a row and head, at most MOST, as one."""
+    row = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1)
+    heads = tl.num_programs(1)
+    blocks = (heads + HEADS - 1) // HEADS
+    part = tl.arange(0, MOST)
+    line = ((row * blocks + head // HEADS) * parts + part) * HEADS + head % HEADS
+    top = tl.load(tops_ptr + 2 * line, mask=part < parts, other=float("-inf"))
+    total = tl.load(tops_ptr + 2 * line + 1, mask=part < parts, other=-1.0)
+    channel = tl.arange(0, WIDTH)
+    value = tl.load(sums_ptr + line[:, None] * WIDTH + channel[None, :], mask=(part < parts)[:, None], other=0.0)
+    some = total != -1.0
+    highest = tl.max(top, axis=0)
+    factor = tl.where(some, tl.exp2(top - tl.where(highest == float("-inf"), 0.0, highest)), 0.0)
+    whole = tl.sum(tl.where(some, total * factor, 0.0), axis=0)
+    whole = divisor(sink_ptr, head, heads, highest, whole)
+    result = tl.sum(value * factor[:, None], axis=0) / whole
+    result = tl.where(tl.max(some.to(tl.int32), axis=0) > 0, result, 0.0)
+    tl.store(out_ptr + (row * heads + head) * D + channel, to_bf16(result), mask=channel < D)

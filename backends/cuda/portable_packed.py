@@ -22,6 +22,26 @@ FP4_UP: tl.constexpr = tl.constexpr(2.0**66)
 
 
 @jit
+def settled(x):
+    """x, bf16, unchanged. Triton 3.6 pulls a reshape of an operand behind its way to shared memory, and gives up where the
+    layout that this asks for is none ("Illegal shared layout"); an instruction between the two keeps them apart."""
+    if INTERPRETED:
+        return x
+    else:
+        return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=tl.bfloat16, is_pure=True, pack=2)
+
+
+@jit
+def anew(x):
+    """x, integers of 32 bits, of which the compiler forgets how it came by them: it works out again what follows, and
+    holds nothing for that."""
+    if INTERPRETED:
+        return x
+    else:
+        return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=tl.int32, is_pure=False, pack=1)
+
+
+@jit
 def spread(x, TIMES: tl.constexpr):
     """[N, G] -> [N, G * TIMES], each column TIMES times in a row."""
     wide = tl.broadcast_to(tl.expand_dims(x, 2), (x.shape[0], x.shape[1], TIMES))

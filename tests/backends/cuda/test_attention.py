@@ -1,4 +1,4 @@
-"""Sparse attention in Triton: the class, equal bits whatever way and company a row takes, nothing else read."""
+"""Sparse attention in Triton: the class, bits that no company changes, nothing else read; `fast` but for the bits."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ pytest.importorskip("triton")
 
 import numpy as np
 
-import attention_cases as cases
-from cuda_calls import DEVICE, PLAIN, SPOILT, STRIDED, assert_kept, every_call, given, run, sample
+import attention_cases
+from cuda_calls import DEVICE, PLAIN, SPOILT, STRIDED, assert_kept, every_call, given, on_cuda, run, sample
 from deepinfer import ops
 from deepinfer.backends.cuda import attention
 from deepinfer.backends.cuda.attention_compiles import COMPILES
@@ -21,12 +21,13 @@ from deepinfer.hal.registry import REGISTRY, Signature
 from deepinfer.ops import cache_steps as build
 from deepinfer.ops.cache_samples import _attention
 from deepinfer.ops.layouts import FP8_32
+from deepinfer.ops.spec import SPECS
 
 OP = "sparse_attention"
 CPU = torch.device("cpu")
-WAYS = ("rows", "few", "many")
+KERNELS = ("cuda:rows", "cuda:fast")
 WIDE = {"heads": 33, "d": 288}
-"""The smallest call that is padded to the released widths' tiles and may take every way."""
+"""Padded to the released widths' tiles."""
 
 
 def bits(x: torch.Tensor) -> torch.Tensor:
@@ -39,10 +40,16 @@ def call(spans: Any, heads: int = 4, d: int = 64, padding: int = 0, seed: int = 
     return list(_attention(rng, step, "", heads, d, **options).args)
 
 
-def by_way(args: Any, way: str) -> torch.Tensor:
-    """One way's output, on the CPU."""
+def by(kernel: str, args: Any) -> torch.Tensor:
+    """One kernel's output, on the CPU; the rows of `fresh` may be other ones than those of the queries."""
     placed = tuple(a.to(DEVICE) if isinstance(a, torch.Tensor) else a for a in args)
-    return attention._run(placed, None, None, way).cpu()
+    launch = {"cuda:rows": attention.sparse_attention, "cuda:fast": attention.fast_attention}[kernel]
+    return launch(*placed, None).cpu()
+
+
+def assert_kept_by(kernel: str, args: Any, variant: str = PLAIN) -> None:
+    with REGISTRY.configured(allow_fast=True), REGISTRY.pin(OP, kernel):
+        assert_kept(OP, tuple(args), variant)
 
 
 @pytest.mark.parametrize("variant", [PLAIN, STRIDED, SPOILT])
@@ -68,47 +75,49 @@ def test_lower_bounds_and_draft_blocks() -> None:
     assert_kept(OP, tuple(call(((0, 5), (200, 205)), window=21, block=True)))
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_real_widths_are_within_the_bound(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention._Shape, "way", property(lambda self: way))
-    assert_kept(OP, tuple(call(((200, 201),), heads=64, d=512, window=128, ratio=1, k=150)))
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_real_widths_are_within_the_bound(kernel: str) -> None:
+    assert_kept_by(kernel, call(((200, 201),), heads=64, d=512, window=128, ratio=1, k=150))
 
 
-@pytest.mark.parametrize("record", ["fp4_16", "fp8_32"])
-def test_every_way_gives_the_same_bits(record: str) -> None:
-    args = call(((300, 301), (5, 6)), window=70, ratio=2, k=70, record=record, padding=1, **WIDE)
-    want = bits(by_way(args, "rows"))
-    for way in WAYS[1:]:
-        assert torch.equal(bits(by_way(args, way)), want), way
-
-
-def test_the_way_follows_from_shapes_alone() -> None:
-    def way(rows: int, sequences: int, columns: int) -> str:
-        q = torch.empty((rows, 64, 512), dtype=torch.bfloat16, device="meta")
-        ring = torch.empty((9, 134, 528), dtype=torch.uint8, device="meta")
-        table, indices = torch.empty((sequences, columns), device="meta"), torch.empty((rows, 512), device="meta")
-        return attention._shape(q, ring, sequences, table, indices, 128, 1).way
-
-    assert way(attention.FEW_ROWS, 1, 64) == "few"
-    assert way(attention.FEW_ROWS + 1, 65, 64) == way(768, 128, 256) == "rows"
-    assert way(4096, 1, 64) == way(4096, 1, 256) == "many"
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_row_alone_gives_the_bits_of_a_row_in_company(way: str) -> None:
+def test_a_row_alone_gives_the_bits_of_a_row_in_company() -> None:
     args = call(((130, 132), (61, 62), (0, 1)), window=20, ratio=1, k=20, padding=1, **WIDE)
     named = given(OP, tuple(args))
-    whole = bits(by_way(args, way))
+    whole = bits(by("cuda:rows", args))
     per_row = ("q", "first_key", "last_key", "row_seq", "indices")
     for rows in ([0], [1], [2], [3], [2, 4, 0, 3, 1]):  # of a pool whose fresh rows stay where they are
         some = [value[rows] if name in per_row else value for name, value in named.items()]
-        if way == "many":  # unpacks as many fresh rows as there are rows
-            some[0] = torch.cat((some[0], torch.zeros_like(named["q"])))[: len(named["q"])]
-            extra = len(named["q"]) - len(rows)
-            some[6] = torch.cat((some[6], torch.full((extra,), -1, dtype=torch.int32)))
-            some[4], some[5] = (torch.cat((some[i], torch.zeros(extra, dtype=torch.int32))) for i in (4, 5))
-            some[12] = torch.cat((some[12], torch.zeros((extra, 20), dtype=torch.int32)))
-        assert torch.equal(bits(by_way(some, way))[: len(rows)], whole[rows]), rows
+        assert torch.equal(bits(by("cuda:rows", some)), whole[rows]), rows
+
+
+@pytest.mark.parametrize("record", ["fp4_16", "fp8_32"])
+def test_parts_of_rows_add_up(record: str) -> None:
+    """Parts of several tiles, of one, and of none; a row with a single key, one without."""
+    args = call(((300, 301), (61, 63), (0, 1)), window=130, ratio=1, k=150, record=record, padding=1)
+    for variant in (PLAIN, SPOILT):
+        assert_kept_by("cuda:fast", args, variant)
+
+
+def test_the_number_of_parts_follows_from_rows_and_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parts(rows: int, selected: int = 512, heads: int = 64) -> int:
+        q = torch.empty((rows, heads, 512), dtype=torch.bfloat16, device="meta")
+        indices = torch.empty((rows, selected), device="meta")
+        args = (q, *[None] * 11, indices, 128, 1, 1.0, "fp4_16")
+        assert attention._shape(args, cut=False).parts == 1
+        return attention._shape(args, cut=True).parts
+
+    monkeypatch.setattr(attention, "processors", lambda device: 132)
+    assert [parts(rows) for rows in (0, 1, 2, 13, 14, 32, 66, 67, 4096)] == [10, 10, 10, 10, 9, 4, 2, 1, 1]
+    assert parts(1, selected=2048) == attention.MOST_PARTS
+    assert parts(16, heads=256) == 2
+
+
+def test_fast_is_taken_where_it_is_allowed_only() -> None:
+    args = call(((100, 101),), window=16)
+    ours = {k.name: k for k in REGISTRY.kernels(OP) if k.backend == "cuda"}
+    assert ours["fast"].fast
+    assert not ours["rows"].fast
+    assert torch.equal(bits(run(OP, *args)[0]), bits(by("cuda:rows", args)))
 
 
 def test_chunk_borders_change_no_bit() -> None:
@@ -131,12 +140,12 @@ def test_trailing_empty_columns_change_no_bit() -> None:
     assert torch.equal(bits(run(OP, *args)[0]), bits(run(OP, *wider)[0]))
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_unasked_bytes_are_never_read(way: str) -> None:
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_unasked_bytes_are_never_read(kernel: str) -> None:
     """Samples have poison there; here it is other poison, and page 0 and the page ids of unused columns too."""
     args = call(((150, 152), (3, 4)), window=20, ratio=1, k=20, padding=1, **WIDE)
     named = given(OP, tuple(args))
-    want = bits(by_way(args, way))
+    want = bits(by(kernel, args))
     pages, ring, table = named["pages"].clone(), named["ring"].clone(), named["block_table"].clone()
     asked = torch.zeros(pages.shape[0], 128, dtype=torch.bool)
     for row, s in enumerate(named["row_seq"].tolist()):
@@ -151,31 +160,33 @@ def test_unasked_bytes_are_never_read(way: str) -> None:
     ring[~seen] = 0x7F
     table[table < 0] = 2**31 - 1
     named |= {"pages": pages, "ring": ring, "block_table": table}
-    assert torch.equal(bits(by_way(named.values(), way)), want)
+    assert torch.equal(bits(by(kernel, named.values())), want)
 
 
 @pytest.mark.parametrize("code", [0x7F, 0xFF])
-def test_a_nan_among_a_rows_own_keys_reaches_all_its_outputs(code: int) -> None:
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_nan_among_a_rows_own_keys_reaches_all_its_outputs(kernel: str, code: int) -> None:
     """Every place of a word, of a window key and of the scale; other rows keep their bits."""
     args = call(((20, 21), (30, 31)), window=8)
-    clean = run(OP, *args)[0]
+    clean = by(kernel, args)
     fresh = args[1]
     for place in (0, 1, 2, 3, fresh.shape[1] - 1):
         spoilt = list(args)
         spoilt[1] = fresh.clone()
         spoilt[1][0, place] = code if place < 64 else 0xFF
-        out = run(OP, *spoilt)[0]
+        out = by(kernel, spoilt)
         assert out[0].isnan().all(), place
         assert torch.equal(bits(out[1]), bits(clean[1]))
 
 
-def test_scores_of_minus_infinity_alone_give_nan() -> None:
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_scores_of_minus_infinity_alone_give_nan(kernel: str) -> None:
     args = call(((0, 2),), window=4)
     args[1][:, 0] = 0x38  # 1.0 in channel 0 of every key
     args[0][1, 2, 0], args[0][1, 3, 0] = -torch.inf, torch.inf
-    out = run(OP, *args)[0]
+    out = by(kernel, args)
     assert out.isnan().all(2).tolist() == [[False] * 4, [False, False, True, True]]
-    assert_kept(OP, tuple(args))
+    assert_kept_by(kernel, args)
 
 
 def test_extreme_scales_of_window_keys() -> None:
@@ -189,10 +200,11 @@ def test_extreme_scales_of_window_keys() -> None:
         assert_kept(OP, tuple(args))
 
 
-def test_pages_and_slots_past_two_gigabytes() -> None:
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_pages_and_slots_past_two_gigabytes(kernel: str) -> None:
     """A page id times the released stride beyond 2^31 and 2^32 bytes, and state slots as far: untouched memory."""
     args = call(((130, 131),), window=16, ratio=1, k=16)
-    want = bits(run(OP, *args)[0])
+    want = bits(by(kernel, args))
     named = given(OP, tuple(args))
     stride, count = 1_077_120, 4_100
     pool = torch.empty((count, stride), dtype=torch.uint8, device=DEVICE)
@@ -207,7 +219,7 @@ def test_pages_and_slots_past_two_gigabytes() -> None:
     named |= {"block_table": table, "state_slot": torch.tensor([4_099], dtype=torch.int32)}
     placed = [v.to(DEVICE) if isinstance(v, torch.Tensor) else v for v in named.values()]
     placed[2], placed[10] = ring, pool[:, 512 : 512 + named["pages"].shape[1]]
-    assert torch.equal(bits(attention._run(tuple(placed), None, None, "rows").cpu()), want)
+    assert torch.equal(bits(by(kernel, placed)), want)
 
 
 def test_what_the_kernels_support() -> None:
@@ -216,11 +228,8 @@ def test_what_the_kernels_support() -> None:
 
     assert attention.widths(signature(512, 64)) is attention.widths(signature(32, 1)) is None
     assert attention.widths(signature(544, 64)) == "d must be a multiple of 32 up to 512, got 544"
-    assert attention.split_widths(signature(512, 64)) is attention.split_widths(signature(288, 33)) is None
-    for d, heads in ((256, 64), (512, 32), (500, 64)):
-        assert f"got {d} and {heads}" in str(attention.split_widths(signature(d, heads)))
     ours = [k for k in REGISTRY.kernels(OP) if k.backend == "cuda"]
-    assert [k.name for k in sorted(ours, key=lambda k: -k.priority)] == ["sm90", "split", "rows"]
+    assert [k.name for k in sorted(ours, key=lambda k: -k.priority)] == ["fast", "sm90", "rows"]
 
 
 def test_page_sizes_are_checked_before_a_launch() -> None:
@@ -232,18 +241,17 @@ def test_page_sizes_are_checked_before_a_launch() -> None:
 
 def test_compiled_ahead_are_all_kernels() -> None:
     names = {case.kernel.__name__ for case in COMPILES}
-    assert names == {"find_keys", "sparse_attention_rows", "score_tiles", "sum_tiles", "unpack_window", "unpack_pages"}
+    assert names == {"sparse_attention_rows", "sparse_attention_parts", "join_parts"}
     for case in COMPILES:
         case.arguments()
     assert FP8_32.record_bytes(512) in {case.constexprs.get("RECORD") for case in COMPILES}
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("label, args, variant", every_call(OP) if DEVICE.type == "cuda" else [])
-def test_every_call_of_the_contract_on_a_gpu(label: str, args: Any, variant: str) -> None:
-    for name in ("cuda:rows", "cuda:split") if args[0].shape[1:] == (64, 512) else ("cuda:rows",):
-        with REGISTRY.pin(OP, name):
-            assert_kept(OP, args, variant)
+def test_every_call_of_the_contract_on_a_gpu(label: str, args: Any, variant: str, kernel: str) -> None:
+    assert_kept_by(kernel, args, variant)
 
 
 @pytest.mark.gpu
@@ -251,11 +259,35 @@ def test_every_call_of_the_contract_on_a_gpu(label: str, args: Any, variant: str
     {"sequences": 64, "rows_each": 1, "short": True, "padding": 3},
     {"sequences": 11, "rows_each": 6, "ratio": 2, "context": 3000},
     {"sequences": 70, "rows_each": 1, "record": "fp8_32", "short": True},
+    {"sequences": 300, "rows_each": 1, "selected": 0, "window": 133, "short": True},
 ])  # fmt: skip
-def test_every_way_gives_the_same_bits_on_a_gpu(options: dict[str, Any]) -> None:
-    args = cases.make(device="cuda", **options)
-    want = bits(by_way(args, "rows"))
-    for way in WAYS[1:]:
-        assert torch.equal(bits(by_way(args, way)), want), way
-    first = [a[:1].contiguous() if i in (0, 4, 5, 6, 12) else a for i, a in enumerate(args)]
-    assert torch.equal(bits(by_way(first, "few")), want[:1])
+def test_released_widths_on_a_gpu(options: dict[str, Any]) -> None:
+    """Near a float64 oracle, and the first row alone with the bits that it has in company."""
+    args = attention_cases.make(device="cuda", **options)
+    want = attention_cases.oracle(args)
+    first = [a[:1].contiguous() if i in (0, 4, 5, 6, 12) and a is not None else a for i, a in enumerate(args)]
+    for kernel in KERNELS:
+        got = by(kernel, args)
+        assert float((got.double() - want.cpu()).abs().max()) < 0.02, kernel
+        if kernel == "cuda:rows":
+            assert torch.equal(bits(by(kernel, first)), bits(got)[:1])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kernel", [*KERNELS, "cuda:sm90"])
+@pytest.mark.parametrize("record", ["fp4_16", "fp8_32"])
+def test_pages_and_slots_past_four_gigabytes_on_a_gpu(record: str, kernel: str) -> None:
+    """The released widths; pages 32 MiB apart, rings 512 MiB apart, read where they lie."""
+    options: dict[str, Any] = {"sequences": 6, "rows_each": 2, "record": record, "device": "cuda"}
+    near, far = (attention_cases.make(**options, page_stride=stride) for stride in (None, 1 << 25))
+    slots, size, width = near[2].shape
+    ring = torch.empty((slots, 1 << 29), dtype=torch.uint8, device="cuda")
+    far[2] = ring.as_strided((slots, size, width), (1 << 29, width, 1))
+    far[2].copy_(near[2])
+    assert int(far[11].max()) << 25 > 1 << 32
+    assert int(far[9].max()) << 29 > 1 << 31
+    outs = []
+    with on_cuda(), REGISTRY.configured(allow_fast=True), REGISTRY.pin(OP, kernel):
+        for args in (near, far):
+            outs.append(SPECS[OP].run(*args))
+    assert torch.equal(bits(outs[0]), bits(outs[1]))
