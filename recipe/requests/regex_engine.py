@@ -7,9 +7,10 @@ no backtracking it compiles, and refuses what takes more than 10 MiB; that size 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from .regex_calls import Node, TreeKind, called, made, settle, with_tree
 from .regex_escapes import Dialect, NotARegex, character_size, read_escape, read_set
 
 MAX_SIZE = 10 << 20
@@ -23,7 +24,7 @@ _FLAGS = re.compile(r"\?([imsUuxR]*)(-[imsUxR]*)?([:)])")
 _NAME = re.compile(r"\?(?:P?<([^>]+)>|'([^']+)')")
 _BACK_BY_NAME = re.compile(r"\?P([=>])([^)]+)\)")
 _REFERENCE = re.compile(r"(?:<([^>]+)>|'([^']+)')")
-_CONDITION = re.compile(r"\?\((?:([0-9]+)|<([^>]+)>|'([^']+)')\)")
+_CONDITION = re.compile(r"\?\((?:([+-]?[0-9]+)|<([^>]+)>|'([^']+)')\)")
 _KINDS = re.compile(r"\?(?:<?[=!]|>|~(?!\|))")
 _FAIL = re.compile(r"\*F(?:AIL)?\)")
 _SPACES = re.compile(r"\s+")
@@ -39,34 +40,12 @@ _KIND_OF_MARK: dict[str, GroupKind] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
-    """A part of a pattern.
-
-    Args:
-        repeats: a quantifier may follow.
-        length: characters that it matches; None: not always as many.
-        is_hard: the engine has to backtrack.
-        fits_behind: a lookbehind may hold it.
-        size: bytes of the compiled form, 0 when it is hard.
-    """
-
-    repeats: bool = True
-    length: int | None = 1
-    is_hard: bool = False
-    fits_behind: bool = True
-    size: int = 32
-
-    @property
-    def is_certain(self) -> bool:
-        """Among other parts, too, a lookbehind may hold it."""
-        return self.length is not None or not self.is_hard
-
-
-_NOTHING = _Node(repeats=False, length=0, size=0)
-_PLACE = _Node(length=0, size=32)
-_HARD_PLACE = _Node(length=0, is_hard=True, size=0)
-_MARK = _Node(repeats=False, length=0, is_hard=True, size=0)
+_NOTHING = Node(repeats=False, length=0, size=0, may_be_empty=True)
+_PLACE = Node(length=0, size=32, may_be_empty=True)
+_HARD_PLACE = Node(length=0, is_hard=True, size=0, may_be_empty=True)
+_OPEN = Node(length=None, may_be_empty=True)
+_NO_GROUP = 1 << 62
+_MARK = Node(repeats=False, length=0, is_hard=True, size=0, may_be_empty=True)
 
 
 @dataclass(slots=True)
@@ -76,8 +55,8 @@ class _Group:
     kind: GroupKind
     number: int = 0
     verbose: bool | None = None
-    alternatives: list[_Node] = field(default_factory=list)
-    parts: list[_Node] = field(default_factory=list)
+    alternatives: list[Node] = field(default_factory=list)
+    parts: list[Node] = field(default_factory=list)
 
 
 def check_for_engine(pattern: str, dialect: Dialect) -> None:
@@ -99,11 +78,13 @@ class _Engine:
         self.place = 0
         self.verbose = False
         self.groups = [_Group("plain")]
-        self.captures: list[int | None] = []
-        """Length of every capture that has ended; None while it is open, and when it has no certain length."""
+        self.captures: list[Node] = []
+        """Every capture, `_OPEN` while it has not ended."""
         self.names: dict[str, int] = {}
         self.referred: list[int] = []
         self.named: list[str] = []
+        self.settled_names: set[str] = set()
+        """Names that a reference stands for, and that no later group may have."""
 
     def read(self) -> None:
         pattern = self.pattern
@@ -124,41 +105,42 @@ class _Engine:
                 self._quantified(self._atom(here))
         if len(self.groups) > 1:
             raise NotARegex("a group without end")
-        _end(self.groups[0])
+        root = _end(self.groups[0])
         for number in self.referred:
             if not 1 <= number <= len(self.captures):
                 raise NotARegex(f"there is no group {number}")
         for name in self.named:
             if name not in self.names:
                 raise NotARegex(f"there is no group {name[:80]!r}")
+        settle(root, self.captures, self.names)
 
     def _blank(self) -> None:
         if blank := (_BLANK_VERBOSE if self.verbose else _BLANK).match(self.pattern, self.place):
             self.place = blank.end()
 
-    def _atom(self, here: str) -> _Node:
+    def _atom(self, here: str) -> Node:
         pattern, place = self.pattern, self.place
         if here == "\\":
             return self._escape()
         if here == "[":
             self.place, size = read_set(pattern, place, self.dialect)
-            return _Node(size=size)
+            return Node(size=size)
         if here in "*+?":
             raise NotARegex("nothing to repeat")
         self.place += 1
         if here == ".":
-            return _Node(size=1000)
+            return Node(size=1000)
         if here in "^$":
             return _PLACE
         if plain := _PLAIN.match(pattern, place):  # all but the last, which a quantifier may be for
             whole = plain.end() - (plain.end() - place > 1)
             self.place = whole
-            return _Node(length=whole - place, size=32 * len(pattern[place:whole].encode("utf-8", "surrogatepass")))
-        return _Node(size=character_size(ord(here)))
+            return Node(length=whole - place, size=32 * len(pattern[place:whole].encode("utf-8", "surrogatepass")))
+        return Node(size=character_size(ord(here)))
 
     # Escapes and references
 
-    def _escape(self) -> _Node:
+    def _escape(self) -> Node:
         pattern, place = self.pattern, self.place
         following = pattern[place + 1 : place + 2]
         if digits := _DIGITS.match(pattern, place + 1):
@@ -175,31 +157,36 @@ class _Engine:
         escape = read_escape(pattern, place, self.dialect, False)
         self.place = escape.end
         if escape.code is not None or escape.letter in "dDsSwWpPNOh":
-            return _Node(size=escape.size)
+            return Node(size=escape.size)
         if escape.letter == "R":
-            return _Node(length=None, is_hard=True, fits_behind=False, size=0)
+            return Node(length=None, is_hard=True, fits_behind=False, size=0)
         if escape.letter in "Az":
             return _PLACE
         if escape.letter in "GK":
             return _MARK
         return _HARD_PLACE
 
-    def _reference(self, name: str, calls: bool = False) -> _Node:
-        number: int | None
-        if _DIGITS.fullmatch(name):
-            number = int(name) if len(name) < 10 else 0
-        elif name[0] == "-" and _DIGITS.fullmatch(name, 1):
-            number = len(self.captures) + 1 - int(name[1:]) if len(name) < 10 else 0
-        else:
-            number = self.names.get(name)
-        if number is None and calls:
-            self.named.append(name)
-        elif number is None:
+    def _reference(self, name: str, calls: bool = False) -> Node:
+        number = self._group_number(name)
+        if calls:
+            return called(name if name in self.names or number is None else number)  # a later group may have the name
+        if number is None:
             raise NotARegex(f"there is no group {name[:80]!r} yet")
-        else:
-            self.referred.append(number)
-        length = self.captures[number - 1] if number and number <= len(self.captures) else None
-        return _Node(length=length, is_hard=True, fits_behind=length is not None, size=0)
+        if name in self.names:
+            self.settled_names.add(name)
+        self.referred.append(number)
+        group = self.captures[number - 1] if 0 < number <= len(self.captures) else _OPEN
+        return Node(True, group.length, True, group.length is not None, 0, group.may_be_empty)
+
+    def _group_number(self, name: str) -> int | None:
+        """The number that a reference means, counted from here if it has a sign; None: a name that is not known yet."""
+        sign = name[0] if name[0] in "+-" else ""
+        if not _DIGITS.fullmatch(name, len(sign)):
+            return self.names.get(name)
+        count = int(name[len(sign) :]) if len(name) < 10 else _NO_GROUP
+        if sign:
+            return len(self.captures) + (count if sign == "+" else 1 - count)
+        return count
 
     # Groups
 
@@ -223,6 +210,8 @@ class _Engine:
             self._begin(_Group(_KIND_OF_MARK[kind[0]]), kind.end())
         elif name := _NAME.match(pattern, begin):
             number = self._capture()
+            if (name[1] or name[2]) in self.settled_names:
+                raise NotARegex("a name of a group that is referred to already")
             self.names[name[1] or name[2]] = number
             self._begin(_Group("capture", number), name.end())
         elif back := _BACK_BY_NAME.match(pattern, begin):
@@ -238,7 +227,7 @@ class _Engine:
         self.place = inside
 
     def _capture(self) -> int:
-        self.captures.append(None)
+        self.captures.append(_OPEN)
         return len(self.captures)
 
     def _condition(self, begin: int) -> None:
@@ -246,7 +235,7 @@ class _Engine:
         self._begin(_Group("choice" if condition is None else "condition"), begin + 2)
         if condition is not None:
             if (name := condition[2] or condition[3]) and name not in self.names:
-                raise NotARegex(f"there is no group {name[:80]!r} yet")
+                self.named.append(name)
             self.place = condition.end()
         elif self.pattern[begin + 2 : begin + 3] in ("?", "<", "'"):
             raise NotARegex("an unknown kind of condition")
@@ -265,7 +254,7 @@ class _Engine:
         else:
             self._begin(_Group("plain", verbose=before), flags.end())
 
-    def _close(self) -> _Node:
+    def _close(self) -> Node:
         if len(self.groups) == 1:
             raise NotARegex("a group ends that was not begun")
         group = self.groups.pop()
@@ -276,23 +265,27 @@ class _Engine:
         if group.kind == "plain":
             return inside
         if group.kind == "capture":
-            self.captures[group.number - 1] = inside.length
-            size = inside.size and inside.size + 64
-            return _Node(True, inside.length, inside.is_hard, inside.is_certain, size)
-        if group.kind in ("ahead", "behind"):
-            if group.kind == "behind" and not inside.fits_behind:
-                raise NotARegex("a lookbehind that has no certain length")
-            return _MARK
-        is_condition, has_else = group.kind in ("condition", "choice"), bool(group.alternatives)
-        if group.kind == "choice" and not has_else and len(group.parts) < 2:
-            raise NotARegex("a condition that decides nothing")
-        is_open = group.kind == "absent" or (is_condition and not has_else and inside.length)
-        length = None if is_open else inside.length
-        return _Node(True, length, True, length is not None, 0)
+            node = made("all", [inside], _captured, group.number)
+            self.captures[group.number - 1] = node
+            return node
+        if group.kind == "ahead":
+            return made("all", [inside], _looked_ahead)
+        if group.kind == "behind":  # judged when it is known what is called
+            if inside.tree is None:
+                return _looked_behind([inside])
+            return with_tree(_looked_ahead([inside]), "all", [inside], _looked_behind)
+        if group.kind in ("condition", "choice"):
+            has_else = bool(group.alternatives)
+            if group.kind == "choice" and not has_else and len(group.parts) < 2:
+                raise NotARegex("a condition that decides nothing")
+            return made("all", [inside], _chosen) if has_else else made("maybe", [inside], _chosen_or_not)
+        if group.kind == "absent" and inside.has_absent:
+            raise NotARegex("an absent expression within another")
+        return made("all", [inside], _absent if group.kind == "absent" else _chosen)
 
     # Quantifiers
 
-    def _quantified(self, node: _Node) -> None:
+    def _quantified(self, node: Node) -> None:
         """Put a part where it belongs, with the quantifier behind it."""
         pattern = self.pattern
         begin = self.place
@@ -313,10 +306,11 @@ class _Engine:
         self.place = end
         self._blank()
         self.place += pattern[self.place : self.place + 1] == "?"
-        node = _repeated(node, least, most)
+        kind: TreeKind = "never" if most == 0 else "maybe" if least == 0 else "all"
+        node = made(kind, [node], lambda parts: _repeated(parts[0], least, most))
         if pattern[self.place : self.place + 1] == "+":
             self.place += 1
-            node = _Node(True, node.length, True, node.length is not None, 0)
+            node = made("all", [node], _chosen)
         self.groups[-1].parts.append(node)
 
 
@@ -327,13 +321,13 @@ def _number(digits: str) -> int:
     return int(digits or "0")
 
 
-def _checked(node: _Node) -> _Node:
+def _checked(node: Node) -> Node:
     if node.size > MAX_SIZE:
         raise NotARegex(f"a part takes more than {MAX_SIZE >> 20} MiB")
     return node
 
 
-def _repeated(node: _Node, least: int, most: int | None) -> _Node:
+def _repeated(node: Node, least: int, most: int | None) -> Node:
     is_fixed = least == most
     length = node.length * least if is_fixed and node.length is not None else None
     if most is None:
@@ -341,31 +335,74 @@ def _repeated(node: _Node, least: int, most: int | None) -> _Node:
     else:
         size = node.size * max(least, most) + 72 * max(most - least, 0)
     fits = node.fits_behind and (is_fixed or not node.is_hard)
-    return _checked(_Node(True, length, node.is_hard, fits, 0 if node.is_hard else size))
+    empty = node.may_be_empty or not least
+    return _checked(Node(True, length, node.is_hard, fits, 0 if node.is_hard else size, empty, None, node.has_absent))
 
 
-def _concatenation(parts: list[_Node]) -> _Node:
+def _captured(parts: list[Node]) -> Node:
+    (inside,) = parts
+    size = inside.size and inside.size + 64
+    return replace(inside, repeats=True, fits_behind=inside.is_certain, size=size, tree=None)
+
+
+def _looked_ahead(parts: list[Node]) -> Node:
+    return replace(_MARK, has_absent=parts[0].has_absent)
+
+
+def _looked_behind(parts: list[Node]) -> Node:
+    if not parts[0].fits_behind:
+        raise NotARegex("a lookbehind that has no certain length")
+    return _looked_ahead(parts)
+
+
+def _chosen(parts: list[Node]) -> Node:
+    """What the engine does not look back into, or has to decide on: it is hard."""
+    (inside,) = parts
+    length = inside.length
+    return Node(True, length, True, length is not None, 0, inside.may_be_empty, None, inside.has_absent)
+
+
+def _chosen_or_not(parts: list[Node]) -> Node:
+    (inside,) = parts
+    length = None if inside.length else inside.length
+    return Node(True, length, True, length is not None, 0, True, None, inside.has_absent)
+
+
+def _absent(parts: list[Node]) -> Node:
+    return Node(True, None, True, False, 0, True, None, True)
+
+
+def _concatenation(parts: list[Node]) -> Node:
+    """Parts in a row."""
     parts = [part for part in parts if part is not _NOTHING]
     if not parts:
         return _NOTHING
     if len(parts) == 1:
         return parts[0]
+    return made("all", parts, _in_a_row)
+
+
+def _in_a_row(parts: list[Node]) -> Node:
     lengths = [part.length for part in parts]
     length = None if None in lengths else sum(length or 0 for length in lengths)
     is_hard = any(part.is_hard for part in parts)
     fits = all(part.is_certain for part in parts)
-    size = sum(part.size for part in parts)
-    return _checked(_Node(True, length, is_hard, fits, 0 if is_hard else size))
+    size = 0 if is_hard else sum(part.size for part in parts)
+    empty, has_absent = all(part.may_be_empty for part in parts), any(part.has_absent for part in parts)
+    return _checked(Node(True, length, is_hard, fits, size, empty, None, has_absent))
 
 
-def _end(group: _Group) -> _Node:
+def _end(group: _Group) -> Node:
     """The inside of a group that has ended."""
     last = _concatenation(group.parts)
-    if not group.alternatives:
-        return last
-    choices = [*group.alternatives, last]
+    return made("any", [*group.alternatives, last], _one_of) if group.alternatives else last
+
+
+def _one_of(choices: list[Node]) -> Node:
     lengths = {choice.length for choice in choices}
+    length = lengths.pop() if len(lengths) == 1 else None
     is_hard = any(choice.is_hard for choice in choices)
-    size = sum(choice.size + 40 for choice in choices)
+    size = 0 if is_hard else sum(choice.size + 40 for choice in choices)
     fits = all(choice.fits_behind for choice in choices)
-    return _checked(_Node(True, lengths.pop() if len(lengths) == 1 else None, is_hard, fits, 0 if is_hard else size))
+    empty, has_absent = any(choice.may_be_empty for choice in choices), any(choice.has_absent for choice in choices)
+    return _checked(Node(True, length, is_hard, fits, size, empty, None, has_absent))

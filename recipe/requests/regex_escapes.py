@@ -47,7 +47,7 @@ STRICT = Dialect(
 )
 ENGINE = Dialect(
     frozenset("ABDGHKNORSWZabdefhnrstvwz"),
-    frozenset("ABDGHKRSWZabdefhknrstvwz"),
+    frozenset("ABDGHKRSWabdefhknrstvwz"),
     frozenset(),
     False,
     True,

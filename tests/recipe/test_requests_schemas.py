@@ -316,6 +316,91 @@ def test_patterns_equal_the_other_codec(wheel: ModuleType) -> None:
     assert min(seen.values()) > 400
 
 
+CALLS = (
+    *(
+        "(?~",
+        "(?(1)",
+        "(?(<n>)",
+        "(?P<n>",
+        "(?'n'",
+        "(?i:",
+        "(?-x:",
+        "(*FAIL)",
+        "(?#c)",
+        "(",
+        "(",
+        ")",
+        ")",
+        "*?",
+        "{,2}",
+    ),
+    *(
+        r"\g<1>",
+        r"\g<n>",
+        r"\g<-1>",
+        r"\g<0>",
+        r"\g<+1>",
+        r"\g<-2>",
+        "(?P>n)",
+        "(?P=n)",
+        r"\2",
+        r"\k<-1>",
+        r"\K",
+        r"\O",
+    ),
+)
+
+
+def test_calls_in_patterns_equal_the_other_codec(wheel: ModuleType) -> None:
+    rng = random.Random(8)
+    seen = Counter[bool]()
+    for _ in range(2500):
+        pattern = "(?=)" + "".join(rng.choice((*PIECES, *CALLS, *CALLS)) for _ in range(rng.randint(2, 7)))
+        pattern += ")" * max(0, pattern.count("(") - pattern.count(")"))
+        expected = is_schema_there(wheel, {"pattern": pattern})
+        assert is_ecma_regex(pattern) == expected, pattern
+        seen[expected] += 1
+    assert min(seen.values()) > 200
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(r"(a\g<1>)", r"(a\g<1>?)", r"(a|b\g<1>)", r"(a\g<2>)(b\g<1>)", r"(d\g<2>|c)(a\g<1>)", r"|(a\g<1>)"),
+        *(
+            r"(\g<1>|a)",
+            r"((\g<1>|a))",
+            r"((\g<2>|a))",
+            r"((\g<2>|a))\g<2>",
+            r"(a*\g<1>|b)",
+            r"(a+\g<1>|b)",
+            r"a|\g<0>",
+        ),
+        *(
+            r"(\g<2>|c)(\g<3>|a)(\g<1>|a)",
+            r"(\2\g<1>|b)()",
+            r"(\g<1>{0}a)",
+            r"\g<2>{0}(a)",
+            r"(?(a\g<0>)b|c)",
+            r"\g<0>{0}",
+        ),
+        *(
+            r"(?<=\g<1>)(\g<2>)(b)",
+            r"(?<=\g<1>)(\g<2>)(b*)",
+            r"(?<=\g<1>{2})(b)",
+            r"((?<=\g<1>)|a)",
+            r"(?<=\g<1>)(a\2)(b)",
+        ),
+        *("(?~(?~a))", "(?~(?=(?~a)))", "(?~a)(?~b)", r"(?~\g<1>)((?~a))", r"(?~a\g<0>)|b"),
+        *(r"(?<n>a)\k<n>(?<n>)", r"(?<n>(?<n>)\k<n>)", "(?(<n>)a)(?<n>b)", "(?(<n>)a)", r"(?<n>a\g<n>)(?<n>b)"),
+        *(r"\g<-2>", r"(a)\g<-3>", r"\g<+1>(a)", r"\k<+1>(a)", r"\g<+1>", "(?(+1)a|b)(c)", r"\k<-1>"),
+    ],
+)
+def test_corners_of_calls_equal_the_other_codec(pattern: str, wheel: ModuleType) -> None:
+    for whole in (pattern + r"\K", "(?=)" + pattern):
+        assert is_ecma_regex(whole) == is_schema_there(wheel, {"pattern": whole}), whole
+
+
 @pytest.mark.parametrize(
     "pattern",
     [
@@ -355,10 +440,29 @@ def test_long_patterns_take_linear_time() -> None:
             lambda n: "a{" + " " * n + "1",
             lambda n: "(a|b)*" * n,
         ),
+        *(
+            lambda n: "(?=)" + "".join(rf"(a\g<{i + 2}>)" for i in range(n // 8)) + "(b)",
+            lambda n: "(?=)" + r"(a\g<1>?)" * n,
+        ),
+        *(lambda n: "(?=)" + "".join(rf"(\g<{n // 8 - i}>?)" for i in range(n // 8)), lambda n: r"(?=)((a)\g<2>)" * n),
         *(lambda n: "(?=a)" * n, lambda n: "(?=)(?x)" + "#a\n" * n, lambda n: "()" + r"\1" * n, lambda n: "a{ " * n),
     ):
         seconds = []
         for size in (10_000, 40_000):
+            start = time.process_time()
+            is_ecma_regex(make(size))
+            seconds.append(time.process_time() - start)
+        assert seconds[1] < 10 * max(seconds[0], 0.05), make(1)
+
+
+def test_calls_take_linear_time() -> None:
+    for make in (
+        lambda n: "(?=)" + "".join(rf"(a\g<{number + 2}>)" for number in range(n)) + "(b)",
+        lambda n: "(?=)" + "".join(rf"(a\g<{n - number}>?)" for number in range(n)),
+        lambda n: "(?=)" + r"((a)\g<2>|\g<1>)" * n,
+    ):
+        seconds = []
+        for size in (1000, 4000):
             start = time.process_time()
             is_ecma_regex(make(size))
             seconds.append(time.process_time() - start)
