@@ -260,7 +260,8 @@ def list_fits(signature: Signature) -> str | None:
 def shape_of(rows: int, lanes: int, form: str, k: int) -> tuple[str, int]:
     """Which kernel, and how many CTAs for a row, as measured on an H200. The result is the same with any."""
     if form == "blocks":
-        return "stream", 1
+        split = lanes >= 8192 and 32 * k <= _MOST_SHARED
+        return "stream", (4 if rows <= 33 else 2 if rows <= 66 else 1) if split else 1
     if lanes >= 131072 and rows <= 66 and 32 * k <= _MOST_SHARED:
         return ("stream", 2) if form == "f32" else ("long", 4 if rows <= 33 else 2)
     if rows > 264 and (form == "bf16" or lanes <= 8192):
@@ -333,6 +334,6 @@ SOURCES = [
     for shape, form, ctas, k in (
         ("small", "f32", 1, 512), ("stream", "f32", 1, 512), ("stream", "f32", 2, 512), ("small", "bf16", 1, 512),
         ("stream", "bf16", 1, 512), ("long", "bf16", 1, 512), ("long", "bf16", 2, 512), ("long", "bf16", 4, 512),
-        ("stream", "blocks", 1, 2048),
+        ("stream", "blocks", 1, 2048), ("stream", "blocks", 2, 2048), ("stream", "blocks", 4, 2048),
     )
 ]  # fmt: skip

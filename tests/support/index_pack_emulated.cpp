@@ -18,9 +18,16 @@ static inline unsigned rounded(float value) {
 }
 static inline unsigned rounded2(float low, float high) { return rounded(low) | rounded(high) << 16; }
 static inline float part(unsigned pair, int half) { return as_float(half ? pair & 0xFFFF0000u : pair << 16); }
-// Products and sums of bf16 numbers here are exact in fp32, or so far below the last place that it rounds the same way.
-static inline unsigned times2(unsigned a, unsigned b) { return rounded2(part(a, 0) * part(b, 0), part(a, 1) * part(b, 1)); }
-static inline unsigned plus2(unsigned a, unsigned b) { return rounded2(part(a, 0) + part(b, 0), part(a, 1) + part(b, 1)); }
+// Exact in fp64, but where the product is so far below the last place that all roundings are the same.
+static inline float times_plus(unsigned a, unsigned b, unsigned c, int half) {
+    return (float)((double)part(a, half) * part(b, half) + part(c, half));
+}
+static inline unsigned times_plus2(unsigned a, unsigned b, unsigned c) {
+    return rounded2(times_plus(a, b, c, 0), times_plus(a, b, c, 1));
+}
+static inline unsigned lowest_bytes(unsigned a, unsigned b, unsigned c, unsigned d) {
+    return (a & 0xFF) | (b & 0xFF) << 8 | (c & 0xFF) << 16 | (d & 0xFF) << 24;
+}
 static inline float times(float a, float b) { return a * b; }
 static inline float plus(float a, float b) { return a + b; }
 

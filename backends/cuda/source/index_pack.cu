@@ -2,9 +2,9 @@
 // E2M1 codes with a power-of-two scale. The reference's bits; docs/numerics.md, section 8.
 //
 // A thread has eight neighbouring channels of each half of a head, so that a warp turns all of its channels or none. It
-// works on two channels at once: scaled by a power of two a bf16 number is exact, and adding 64, 128 or 256 rounds it to
-// the step of E2M1 at its magnitude, half to even, with the code in the last bits. Records are gathered in shared memory
-// and written in whole lines.
+// works on two channels at once: scaled by a power of two a bf16 number is exact, and adding 64, 128 or 256 in the same
+// instruction rounds it to the step of E2M1 at its magnitude, half to even, with the code in the last bits. Records are
+// gathered in shared memory and written in whole lines.
 //
 // Defines: WIDTH channels of a head (128, 256 or 512), HEADS of a row, PAIRS of channels that are turned (multiple of 4).
 // PACK_EMULATED replaces the device layer for tests without a GPU (tests/support/index_pack_emulated.cpp).
@@ -23,16 +23,14 @@ DEVICE unsigned larger2(unsigned a, unsigned b) {
     asm("max.u16x2 %0, %1, %2;" : "=r"(most) : "r"(a), "r"(b));
     return most;
 }
-// Of two bf16 numbers, rounded to nearest, half to even; subnormal numbers are kept.
-DEVICE unsigned times2(unsigned a, unsigned b) {
-    unsigned product;
-    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
-    return product;
-}
-DEVICE unsigned plus2(unsigned a, unsigned b) {
+// a * b + c of two bf16 numbers, rounded once, to nearest, half to even; subnormal numbers are kept.
+DEVICE unsigned times_plus2(unsigned a, unsigned b, unsigned c) {
     unsigned sum;
-    asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
     return sum;
+}
+DEVICE unsigned lowest_bytes(unsigned a, unsigned b, unsigned c, unsigned d) {
+    return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
 }
 // Two fp32 numbers as bf16, the first in the low half.
 DEVICE unsigned rounded2(float low, float high) {
@@ -57,6 +55,8 @@ constexpr int FIRST_TURNED = WIDTH - 2 * PAIRS;
 constexpr unsigned MAGNITUDES = 0x7FFF7FFF;
 constexpr unsigned LEAST = 0x01C00000;  // fp32 6 * 2^-126, the least that a group counts as
 
+static_assert(LINES * RECORD <= 16 * THREADS, "a thread writes one line of 16 bytes at most");
+
 struct Arguments {
     const unsigned short* q;  // [lines, WIDTH]
     const int* positions;     // [lines / HEADS]
@@ -65,38 +65,35 @@ struct Arguments {
     long long lines;
 };
 
+// a where the mask is 0, b where it is 1.
+DEVICE unsigned mixed(unsigned a, unsigned b, unsigned mask) { return (a & ~mask) | (b & mask); }
+
 struct Words {
     unsigned word[4];
 };
 
-// Sixteen bytes at any address that suits their elements.
-DEVICE Words load(const unsigned short* from) {
+// Sixteen bytes; of tensors that are not aligned, element by element.
+template <bool ALIGNED>
+DEVICE Words load(const void* from, int size) {
     Words w;
-    if (((u64)from & 15) == 0) {
+    if (ALIGNED) {
         const uint4 v = *(const uint4*)from;
         w.word[0] = v.x, w.word[1] = v.y, w.word[2] = v.z, w.word[3] = v.w;
         return w;
     }
 #pragma unroll
-    for (int i = 0; i < 4; i++) w.word[i] = from[2 * i] | (unsigned)from[2 * i + 1] << 16;
-    return w;
-}
-DEVICE Words load(const float* from) {
-    Words w;
-    if (((u64)from & 15) == 0) {
-        const uint4 v = *(const uint4*)from;
-        w.word[0] = v.x, w.word[1] = v.y, w.word[2] = v.z, w.word[3] = v.w;
-        return w;
+    for (int i = 0; i < 4; i++) {
+        const unsigned short* at = (const unsigned short*)from + 2 * i;
+        w.word[i] = size == 2 ? at[0] | (unsigned)at[1] << 16 : *(const unsigned*)at;
     }
-#pragma unroll
-    for (int i = 0; i < 4; i++) w.word[i] = as_bits(from[i]);
     return w;
 }
 
+template <bool ALIGNED>
 DEVICE void turn(Words& w, const float* angles) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const Words angle = load(angles + 4 * half);
+        const Words angle = load<ALIGNED>(angles + 4 * half, 4);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             unsigned& pair = w.word[2 * half + i];
@@ -116,36 +113,39 @@ DEVICE unsigned magnitudes(const Words& w) {
 
 // Codes of eight channels, four bits each, and the scale's byte. `most`: bits of the group's largest magnitude, NaN above
 // infinity. Of a group that is not finite the scale is NaN and every code 0.
-DEVICE unsigned quantised(const Words& w, unsigned most, unsigned& scale) {
+DEVICE unsigned quantised(const Words& words, unsigned most, unsigned& scale) {
     const unsigned wide = most << 16;
     const unsigned below = (as_bits(times(as_float(wide > LEAST ? wide : LEAST), 1.0f / 6.0f)) - 1) >> 23;
     const bool finite = below < 254;
     scale = finite ? below + 1 : 255;
-    const unsigned inverse = ((253 - below) << 7) * 0x10001u;
-    unsigned all = 0;
+    const unsigned inverse = ((253 - below) << 7) * 0x10001u, unit = ((below + 1) << 7) * 0x10001u;  // 1 / scale, and scale
+    unsigned nibbles[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const unsigned y = times2(w.word[i] & MAGNITUDES, inverse);  // up to 6
-        // 64 below 2, 128 below 4, 256 above: their last places are a half, one and two.
-        const unsigned magic = larger2((y & 0x7F807F80u) + 0x03000300u, 0x42804280u);
-        unsigned code = plus2(y, magic) - magic + ((magic - 0x42804280u) >> 6);
-        code |= (w.word[i] & 0x80008000u) >> 12;
-        all |= ((code | code >> 12) & 0xFFu) << (8 * i);
+        const unsigned w = words.word[i];
+        // 0 below 2 scales, 0x80 below 4, 0x100 above. Added to 64 this is a number whose last place is a half, one or two.
+        const unsigned binade = larger2(w & 0x7F807F80u, unit) - unit;
+        const unsigned sum = times_plus2(w & MAGNITUDES, inverse, binade + 0x42804280u);
+        const unsigned code = mixed(sum - binade + (binade >> 6), w >> 12, 0x00080008u);
+        nibbles[i] = mixed(code, code >> 12, 0xF0u);
     }
+    const unsigned all = lowest_bytes(nibbles[0], nibbles[1], nibbles[2], nibbles[3]);
     return finite ? all : 0;
 }
 
-DEVICE void pack_lines(const Arguments& a, unsigned char* staged) {
+template <bool ALIGNED>
+DEVICE void pack_block(const Arguments& a, unsigned char* staged) {
     const int thread = thread_index(), lane = thread & 31, local = thread / PER_LINE, sub = thread % PER_LINE;
     const long long first = (long long)block_index() * LINES, line = first + local;
     Words half[2] = {};
     if (line < a.lines) {
+        const long long position = a.positions[line / HEADS];
         const unsigned short* from = a.q + line * WIDTH + sub * 8;
-        half[0] = load(from), half[1] = load(from + WIDTH / 2);
-        const float* angles = a.table + (long long)a.positions[line / HEADS] * (2 * PAIRS) - FIRST_TURNED + sub * 8;
+        half[0] = load<ALIGNED>(from, 2), half[1] = load<ALIGNED>(from + WIDTH / 2, 2);
+        const float* angles = a.table + position * (2 * PAIRS) - FIRST_TURNED + sub * 8;
 #pragma unroll
         for (int h = 0; h < 2; h++)
-            if (sub * 8 + h * (WIDTH / 2) >= FIRST_TURNED) turn(half[h], angles + h * (WIDTH / 2));
+            if (sub * 8 + h * (WIDTH / 2) >= FIRST_TURNED) turn<ALIGNED>(half[h], angles + h * (WIDTH / 2));
     }
     // Four threads have a group of each half: both maxima in one word.
     unsigned most = magnitudes(half[0]) | magnitudes(half[1]) << 16;
@@ -161,13 +161,19 @@ DEVICE void pack_lines(const Arguments& a, unsigned char* staged) {
     cta_sync();
     const int count = a.lines - first < LINES ? (int)(a.lines - first) : LINES, bytes = count * RECORD;
     unsigned char* to = a.out + first * RECORD;
-    const int whole = ((u64)to & 15) == 0 ? bytes / 16 * 16 : 0;
-    for (int i = thread * 16; i < whole; i += THREADS * 16) *(uint4*)(to + i) = *(const uint4*)(staged + i);
+    const int whole = ALIGNED ? bytes / 16 * 16 : 0;
+    if (thread * 16 < whole) *(uint4*)(to + thread * 16) = *(const uint4*)(staged + thread * 16);
+#pragma unroll 1
     for (int i = whole + thread; i < bytes; i += THREADS) to[i] = staged[i];
 }
 
+DEVICE void pack_lines(const Arguments& a, unsigned char* staged) {
+    if ((((u64)a.q | (u64)a.table | (u64)a.out) & 15) == 0) pack_block<true>(a, staged);
+    else pack_block<false>(a, staged);
+}
+
 #ifndef PACK_EMULATED
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 8)
     index_query_pack(const unsigned short* q, const int* positions, const float* table, unsigned char* out, long long lines) {
     __shared__ __align__(16) unsigned char staged[LINES * RECORD];
     pack_lines(Arguments{q, positions, table, out, lines}, staged);

@@ -733,7 +733,9 @@ DEVICE void top_k(const Arguments& a, unsigned ctas, Shared<THREADS / 32>& share
     TOPK_KERNEL(long_bf16_1, BF16<4>, 1024, 1, 1, false)  \
     TOPK_KERNEL(long_bf16_2, BF16<4>, 1024, 2, 1, false)  \
     TOPK_KERNEL(long_bf16_4, BF16<4>, 1024, 4, 1, false)  \
-    TOPK_KERNEL(stream_blocks_1, Blocks, 512, 1, 2, true)
+    TOPK_KERNEL(stream_blocks_1, Blocks, 512, 1, 2, true) \
+    TOPK_KERNEL(stream_blocks_2, Blocks, 512, 2, 2, true) \
+    TOPK_KERNEL(stream_blocks_4, Blocks, 512, 4, 2, true)
 
 #ifndef TOPK_EMULATED
 #define TOPK_KERNEL(NAME, FORMAT, THREADS, CTAS, RESIDENT, PREFETCH)                                                \

@@ -188,6 +188,7 @@ def test_launches_on_the_current_stream_and_in_a_graph():
     with pytest.raises(InvalidArgumentError, match="scale: arguments"):
         kernel.launch((16, 1, 1), 0, x.data_ptr(), out.data_ptr(), 1.0)
     side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         kernel.launch((16, 1, 1), 0, x.data_ptr(), out.data_ptr(), 1.0, 999)
     side.synchronize()

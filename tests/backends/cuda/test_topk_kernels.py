@@ -22,6 +22,7 @@ from deepinfer.backends.reference import index as reference
 NAN, INF = float("nan"), float("inf")
 SUPPORT = Path(__file__).parents[2] / "support"
 F32 = ("small_f32_1", "stream_f32_1", "stream_f32_2")
+BLOCKS = ("stream_blocks_1", "stream_blocks_2", "stream_blocks_4")
 BF16 = ("small_bf16_1", "stream_bf16_1", "long_bf16_1", "long_bf16_2", "long_bf16_4")
 
 
@@ -154,7 +155,8 @@ def test_source_on_samples(emulated: Any, label: str) -> None:
 def test_source_on_block_samples(emulated: Any, label: str) -> None:
     scores, visible, size, k = few(sample("block_select", label).args)
     want = reference.block_select(scores, visible, size, k, None)
-    assert torch.equal(emulated("stream_blocks_1", scores, visible, k, None, size, 2), want)
+    for name in BLOCKS:
+        assert torch.equal(emulated(name, scores, visible, k, None, size, 2), want), name
 
 
 def rows_with_scores() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
