@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from ..hal import errors
+from ..ops import copy_slots
 from .cache_layout import CacheLayout, Section
 
 
@@ -43,6 +46,11 @@ class Caches:
             owner: _cut(self.state, section).view(torch.float32).unflatten(1, compressor)
             for owner, section in layout.compressor_rings.items()
         }
+
+    def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy state slots, (from, to) each; no target is a source."""
+        if pairs:
+            copy_slots(self.state, torch.tensor(pairs, dtype=torch.int32, device=self.state.device))
 
     @property
     def nbytes(self) -> int:

@@ -64,6 +64,8 @@ class EngineArgs:
         engram_storage: where n-gram tables live: auto, device or host.
         yoco_prefill_truncation_mode, yoco_prefill_keep_tokens: bounded replay of prompts; None takes the variables
             DEEPINFER_YOCO_PREFILL_TRUNCATION_MODE (off, mask or compact) and DEEPINFER_YOCO_PREFILL_KEEP_TOKENS.
+        enable_prefix_caching: requests that begin with the same tokens share what was computed of them, to the same
+            bits; window rings then keep a page more.
         drafter_invariant: the drafter draws with the target's random numbers, and a draft is accepted only if the
             target draws it too: with a seed, the text is the same with and without drafts, also above temperature 0.
 
@@ -103,6 +105,7 @@ class EngineArgs:
     yoco_prefill_truncation_mode: str | None = None
     yoco_prefill_keep_tokens: int | None = None
     drafter_invariant: bool = False
+    enable_prefix_caching: bool = False
 
     def __post_init__(self) -> None:
         self.validate()
@@ -136,7 +139,13 @@ class EngineArgs:
             check_choice(name, getattr(self, name), choices, f"one of {', '.join(choices)}")
         mode, known = self.yoco_prefill_truncation_mode, f"one of {', '.join(MODES)}, or None"
         check_choice("yoco_prefill_truncation_mode", mode, (*MODES, None), known)
-        for name in ("disable_log_stats", "stop_preempted_request", "chunked_prefill", "drafter_invariant"):
+        for name in (
+            "disable_log_stats",
+            "stop_preempted_request",
+            "chunked_prefill",
+            "drafter_invariant",
+            "enable_prefix_caching",
+        ):
             check_bool(name, getattr(self, name))
         if self.seed is not None:
             self.seed = check_int("seed", self.seed, 0, SEED_MAX, also="None")

@@ -62,6 +62,7 @@ def report(output: RequestOutput, request: Request, drawn: Drawn) -> None:
     output.sum_smaller_probs = drawn.sum_smaller
     if not request.prompt_reported:
         output.prompt_logprobs, request.prompt_reported = request.prompt_logprobs, True
+        output.cached_tokens = request.cached_tokens or 0
 
 
 def report_step(output: RequestOutput, proposal: Proposal, item: Work, result: Result, said: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..model.truncation import EXACT, Truncation
 from .images import ImageReader
 from .planner import Limits
+from .prefix import PrefixSettings
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class EngineConfig:
         force_top_k: candidates that sampling keeps at most, 0 for all; bounds `top_logprobs`.
         log_interval: steps between log lines; 0 is off.
         truncation: bounded replay of prompts, which leaves no prompt log-probabilities.
+        prefix: requests that begin alike share what was computed; None turns that off.
         images: reads the images of prompts; None refuses images, and placeholders of images are ordinary tokens.
 
     Drafts per request and step are `limits.max_drafts`.
@@ -42,3 +44,4 @@ class EngineConfig:
     log_interval: int = 0
     truncation: Truncation = EXACT
     images: ImageReader | None = None
+    prefix: PrefixSettings | None = None

@@ -34,6 +34,9 @@ __all__ = ["EngineConfig", "EngineStats", "LLMEngine"]
 
 log = logging.getLogger(__name__)
 
+Copies = list[tuple[int, int]]
+"""State slots, (from, to) each."""
+
 
 class LLMEngine:
     """Continuous batching over an `Executor`.
@@ -57,7 +60,10 @@ class LLMEngine:
         self.stats = EngineStats()
         self._admission = Admission(config, decoder)
         self._on_close = close
-        self._queues = Queues(config.num_pages, config.num_slots, config.limits.max_requests)
+        limits = config.limits
+        self._queues = Queues(
+            config.num_pages, config.num_slots, limits.max_requests, limits.page_tokens, config.prefix
+        )
         self._by_id: dict[Any, list[Request]] = {}
         self._aborted: list[Request] = []
         self._ready: list[RequestOutput] = []
@@ -198,19 +204,21 @@ class LLMEngine:
             if self._in_flight:
                 raise RuntimeError("step() was called while a step is running")
             self._judge()
-            work = self._plan()
+            work, copies = self._plan()
             self._in_flight = bool(work)
         if work:
-            self._run(work)
+            self._run(work, copies)
         with self._lock:
             if not self._queues:
                 self.check_conservation()
             outputs, self._ready = self._ready, []
         return outputs
 
-    def _run(self, work: Sequence[Work]) -> None:
+    def _run(self, work: Sequence[Work], copies: Copies) -> None:
         failure: Exception | None = None
         try:
+            if copies:
+                self.executor.copy_states(copies)
             results = self.executor.run(work)
         except BaseException as error:
             with self._lock:
@@ -249,6 +257,7 @@ class LLMEngine:
             self._idle.wait_for(lambda: not self._in_flight)
             self._apply_aborts()
             self._ready.clear()
+            self._queues.cache.clear()
             self.check_conservation()
         if self._on_close is not None:
             self._on_close()
@@ -258,9 +267,15 @@ class LLMEngine:
         with self._lock:
             self._queues.check_conservation()
 
+    def reset_prefix_cache(self) -> None:
+        """Forget what the prefix cache holds; requests that run keep what they share."""
+        with self._lock:
+            self._queues.cache.clear()
+
     @property
     def pages_in_use(self) -> int:
-        return self._queues.pages.used
+        """Pages that requests hold; those of the prefix cache alone are not among them."""
+        return self.config.num_pages - self._queues.cache.free_pages
 
     def _is_known(self, request_id: Any) -> bool:
         try:
@@ -270,24 +285,53 @@ class LLMEngine:
 
     # ---- planning and its execution on the pools
 
-    def _plan(self) -> list[Work]:
+    def _plan(self) -> tuple[list[Work], Copies]:
+        """The rows of the next step, and the states that are copied before."""
         trial = [] if self._search is None else self._search.trial()
-        work = self._carry_out(plan_step(self._queues.snapshot(trial), self.config.limits))
+        work, copies = self._carry_out(plan_step(self._queues.snapshot(trial), self.config.limits))
         if trial and not work and self._search is not None:
             self._search.skip()  # those on trial had room when they failed; if not, that must not stop the engine
-        return work
+        return work, copies
 
-    def _carry_out(self, plan: StepPlan) -> list[Work]:
-        by_key = {request.key: request for request in self._queues.running}
+    def _carry_out(self, plan: StepPlan) -> tuple[list[Work], Copies]:
+        queues, cache = self._queues, self._queues.cache
+        by_key = {request.key: request for request in queues.running}
         for key in plan.preempted:
             self._preempt(by_key.pop(key))
-        work = []
+        sources: dict[int, bytes] = {}
+        for item in plan.items:  # what is shared has an owner more before anybody takes a page from the cache
+            if item.admitted:
+                by_key[item.key] = queues.admit(item.key)
+                if item.start:
+                    sources[item.key] = cache.attach(by_key[item.key], item.start)
+        work: list[Work] = []
+        copies: Copies = []
         for item in plan.items:
-            request = self._queues.admit(item.key) if item.admitted else by_key[item.key]
+            request = by_key[item.key]
+            if request.slot is None and not self._give_slot(request, sources, copies):
+                queues.requeue(request)  # all slots left are those of others in this step; its turn comes
+                continue
             assert request.key == item.key and request.computed == item.start
-            request.take(self._queues.pages, self._queues.slots, item.new_pages)
+            cache.make_room(item.new_pages)
+            request.take(queues.pages, item.new_pages)
+            self._count_cached(request)
             work.append(work_on(request, item.start, item.end))
-        return work
+        return work, copies
+
+    def _give_slot(self, request: Request, sources: dict[int, bytes], copies: Copies) -> bool:
+        taken = self._queues.cache.take_slot(sources.get(request.key), sources.values())
+        if taken is None:
+            return False
+        request.slot, source = taken
+        if source is not None:
+            copies.append((source, request.slot.ids[0]))
+        return True
+
+    def _count_cached(self, request: Request) -> None:
+        """Tokens of a prompt that need not be computed, at its first admission."""
+        if request.cached_tokens is None:
+            request.cached_tokens = request.computed
+            self.stats.cached_tokens += request.computed
 
     def _preempt(self, request: Request) -> None:
         self.stats.preemptions += 1
@@ -295,15 +339,25 @@ class LLMEngine:
         if self.config.stop_preempted_request:
             self._finish(request, FinishReason.PREEMPTED)
             return
+        self._keep(request)
         self._queues.requeue(request)
+
+    def _keep(self, request: Request) -> None:
+        """Leaves what an ending or preempted request has computed to the prefix cache."""
+        self._queues.cache.keep_pages(request)
+        self._queues.cache.keep_slot(request)
 
     def _land(self) -> None:
         self._in_flight = False
         self._idle.notify_all()
 
     def _roll_back(self, work: Sequence[Work]) -> None:
-        """After a failed step: its requests may have half-written caches, so none of that is kept."""
+        """After a failed step: its requests may have half-written caches, so none of that is kept.
+
+        Neither is what others left in the prefix cache: who broke the step may have broken that.
+        """
         self._land()
+        self._queues.cache.clear()
         failed = {item.request.key for item in work}
         for request in list(self._queues.running):
             if request.key in failed:
@@ -338,6 +392,7 @@ class LLMEngine:
         for item, result in zip(work, results, strict=True):
             request = item.request
             request.computed = item.known_end + result.accepted  # rows of rejected drafts are as if never computed
+            request.written = item.end
             self.stats.prompt_tokens += max(0, min(item.end, request.prompt_len) - item.start)
             if request.aborted:
                 continue
@@ -349,7 +404,22 @@ class LLMEngine:
                 self._finish(request, FinishReason.ERROR, error=describe(error))
             if not request.finished:
                 request.proposal = result.proposal or Proposal([])
+                self._share(request, item)
         self._apply_aborts()
+
+    def _share(self, request: Request, item: Work) -> None:
+        """Leaves a running request's full pages to the prefix cache, and copies of its state where others may begin."""
+        cache = self._queues.cache
+        cache.keep_pages(request)
+        if item.start < request.prompt_len <= request.computed:
+            border = request.prompt_len - 1  # behind it whoever asks the same must compute a row
+        elif request.computed == request.checkpoint:
+            border = request.checkpoint
+        else:
+            return
+        copy = cache.copy_slot(request, border)
+        if copy is not None:
+            self.executor.copy_states([copy])
 
     def _say(self, item: Work, result: Result) -> None:
         """Append the tokens of a step up to an end among them."""
@@ -366,6 +436,7 @@ class LLMEngine:
 
     def _append(self, request: Request, drawn: Drawn) -> RequestOutput | None:
         if not drawn.valid:
+            self._queues.cache.forget(request)
             self._finish(request, FinishReason.ERROR, error="the model returned logits that are not numbers")
             return None
         request.append(drawn.token)
@@ -397,6 +468,8 @@ class LLMEngine:
     def _end(self, request: Request, reason: FinishReason, output: RequestOutput) -> None:
         output.finished, output.finish_reason = True, str(reason)
         request.finish_reason = reason
+        if reason is not FinishReason.ERROR:
+            self._keep(request)
         self._queues.remove(request)
         self.stats.finished += 1
         samples = self._by_id[request.request_id]

@@ -94,6 +94,11 @@ class Executor(Protocol):
         """One result per work item, in order. Pages and slots of every item stay leased until it returns."""
         ...
 
+    def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy state slots, (from, to) each, behind the steps that ran and before the next. No slot is in two pairs
+        as a target, or a target of one and a source of another."""
+        ...
+
 
 class ProposesDrafts(Protocol):
     """Makes the drafts of the next step."""
@@ -159,6 +164,10 @@ class ModelExecutor:
         if self.drafter is not None:
             self.drafter.propose(work, results)
         return results
+
+    def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """See `Executor.copy_states`."""
+        self.caches.copy_states(pairs)
 
     def _encode(self, work: Sequence[Work]) -> None:
         """Encode the images that the step needs and that no earlier step, of any sample, has left."""

@@ -13,7 +13,7 @@ from ..hal import env
 from ..hal.backend import Backend
 from ..hal.catalog import load_backend
 from ..hal.device import Device
-from ..hal.errors import InvalidArgumentError
+from ..hal.errors import InvalidArgumentError, NotSupportedError
 from ..model.hub import resolve_model
 from ..model.tokenizer import Tokenizer
 from ..model.transformer import Model
@@ -24,6 +24,7 @@ from .engine import EngineConfig, LLMEngine
 from .execute import ModelExecutor
 from .images import ImageReader
 from .planner import pages_for
+from .prefix import PrefixSettings
 from .sampler import Sampler, SamplerConfig
 from .truncation import resolve_truncation
 
@@ -78,7 +79,8 @@ def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device:
     pool_bytes = drafting.pool_bytes(slots + 1, text.vocab_size)
     pages = args.check_pages(_count_pages(args, model, backend, device, slots, pool_bytes), model.max_model_len)
     sampling = SamplerConfig.from_environment()
-    truncation = resolve_truncation(args, model.topology, model.cache_layout.ring_slots)
+    looked_at = model.cache_layout.ring_slots - _kept_for_prefixes(args)
+    truncation = resolve_truncation(args, model.topology, looked_at)
     executor = build_executor(model, pages + 1, slots + 1, sampling, drafting, truncation)
     config = EngineConfig(
         vocab_size=text.vocab_size,
@@ -92,6 +94,7 @@ def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device:
         force_top_k=sampling.force_top_k,
         log_interval=0 if args.disable_log_stats else env.get("DEEPINFER_LOGGING_INTERVAL_STEP"),
         truncation=truncation,
+        prefix=_prefix(args, model, truncation),
         images=ImageReader(model.config, spelling=tokenizer.token_bytes(model.config.image_token_id).decode()),
     )
 
@@ -131,7 +134,7 @@ def _load_model(args: EngineArgs, path: Path, device: Device) -> Model:
         "device": device.torch,
         "max_model_len": length,
         "max_draft": drafting.drafts,
-        "backtrack": drafting.backtrack(),
+        "backtrack": drafting.backtrack() + _kept_for_prefixes(args),
         "engram_storage": _engram_storage(args),
         "load_format": args.load_format,
     }
@@ -143,6 +146,24 @@ def _load_model(args: EngineArgs, path: Path, device: Device) -> Model:
             bar.update(done - bar.n)
 
         return Model.load(path, progress=advance, **options)
+
+
+def _kept_for_prefixes(args: EngineArgs) -> int:
+    """Positions that rings keep so that they always hold the window before the last page border."""
+    return PAGE_TOKENS if args.enable_prefix_caching else 0
+
+
+def _prefix(args: EngineArgs, model: Model, truncation: Truncation) -> PrefixSettings | None:
+    """Settings of the prefix cache. Raises NotSupportedError where prompts are truncated."""
+    if not args.enable_prefix_caching:
+        return None
+    if truncation.on:
+        raise NotSupportedError(
+            f"enable_prefix_caching=True with truncated prompts ({truncation.mode})",
+            "rings of a truncated prompt lack what others would go on from; turn one of the two off",
+        )
+    identity = repr((model.config, model.cache_layout)).encode()
+    return PrefixSettings(model.cache_layout.ring_slots - model.config.text.sliding_window, identity)
 
 
 def _engram_storage(args: EngineArgs) -> str:

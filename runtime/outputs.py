@@ -50,6 +50,7 @@ class RequestOutput:
         sum_smaller_probs: processed probability mass of the tokens less likely than this one; -1 when not computed.
         prompt_logprobs: on the first output: log-probability of prompt tokens 1.. under the raw distribution, one less
             than the prompt has tokens. Empty elsewhere and when not asked for.
+        cached_tokens: on the first output: prompt tokens that the prefix cache had when the request began to run.
         elapsed: seconds since the request arrived.
         nextn_logprobs: log-probability with which the drafter drew this token, if it was an accepted draft; 1.0 means
             not available: other tokens, temperature 0, drafter-invariant mode.
@@ -83,6 +84,7 @@ class RequestOutput:
     raw_top_logprobs: list[float] = field(default_factory=list)
     sum_smaller_probs: float = -1.0
     prompt_logprobs: list[float] = field(default_factory=list)
+    cached_tokens: int = 0
     elapsed: float = 0.0
     nextn_logprobs: float = 1.0
     drafted: int = 0

@@ -13,6 +13,7 @@ from .checks import INT32_MAX, check_bool, check_float, check_ids, check_in_voca
 MAX_TOP_LOGPROBS = 1000
 MAX_SAMPLES = 1024
 MAX_STOP_STRINGS = 64
+MAX_SALT = 1024
 SEED_MAX = 2**64 - 1
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-5, 1e5
 
@@ -50,6 +51,8 @@ class SamplingParams:
         prompt_logprobs: return the log-probability of every prompt token but the first.
         golden_token_ids: teacher forcing: output token i is entry i where there is one. At most max_tokens entries.
         so_args: structured output; must be None.
+        cache_salt: requests share prefixes in the prefix cache only with those of the same salt; None is a salt of its
+            own. At most 1024 characters. Changes no token.
     """
 
     temperature: float = 1.0
@@ -73,6 +76,7 @@ class SamplingParams:
     prompt_logprobs: bool = False
     golden_token_ids: list[int] | None = None
     so_args: dict[str, Any] | None = None
+    cache_salt: str | None = None
 
     def __post_init__(self) -> None:
         self.validate()
@@ -103,6 +107,9 @@ class SamplingParams:
         self._validate_reports()
         if self.so_args is not None:
             raise NotSupportedError("so_args", "structured output comes with the grammar engine")
+        salt = self.cache_salt
+        if salt is not None and not (isinstance(salt, str) and len(salt) <= MAX_SALT):
+            raise InvalidArgumentError("cache_salt", salt, f"a string of at most {MAX_SALT} characters, or None")
 
     def _validate_logits(self) -> None:
         self.repetition_penalty = check_float("repetition_penalty", self.repetition_penalty, 0.0, 100.0, open_low=True)

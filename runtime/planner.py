@@ -20,6 +20,8 @@ Policy
   (results are the same bit for bit since rows do not depend on how they are batched), or it ends, if the engine was
   told to stop preempted requests. No request is admitted in a step that preempts.
 * Admission is first come, first served: the head of the queue that does not fit makes the others wait.
+* A request that is admitted begins behind what the prefix cache has of it. A step ends where the cache wants the state
+  of a request (`RequestView.cut`).
 """
 
 from __future__ import annotations
@@ -68,6 +70,10 @@ class RequestView:
         drafts: tokens proposed behind the known ones, verified when it decodes.
         redraft: its known text was computed before and drafts stood behind it: its last token is not computed with the
             others but decodes, with these drafts, once they have been made again.
+        reclaimed: of a request that waits: pages that it would share and that count as free until it does.
+        cut: position at which a step ends that passes it; 0 is none.
+
+    Of a request that waits, `computed` and `pages` are what the prefix cache holds of it.
     """
 
     key: int
@@ -76,6 +82,8 @@ class RequestView:
     pages: int = 0
     drafts: int = 0
     redraft: bool = False
+    reclaimed: int = 0
+    cut: int = 0
 
     @property
     def prefill(self) -> int:
@@ -85,7 +93,10 @@ class RequestView:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state a plan is made from. `running` is in admission order, `waiting` in queue order."""
+    """The state a plan is made from. `running` is in admission order, `waiting` in queue order.
+
+    Free pages and slots are those that a request can have, what only the prefix cache holds among them.
+    """
 
     running: Sequence[RequestView]
     waiting: Sequence[RequestView]
@@ -95,7 +106,11 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class PlanItem:
-    """Rows start..end-1 of one request. Before the step it takes `new_pages` pages, and a slot if `admitted`."""
+    """Rows start..end-1 of one request.
+
+    Before the step it takes `new_pages` pages, and, if `admitted`, what the prefix cache has of the tokens before
+    `start`, and a slot.
+    """
 
     key: int
     start: int
@@ -106,7 +121,9 @@ class PlanItem:
 
 @dataclass(slots=True)
 class StepPlan:
-    """Carried out in this order: release `preempted` (youngest first), then take pages and slots item by item."""
+    """Carried out in this order: release `preempted` (youngest first), let those who are admitted share what the prefix
+    cache has of them, then take pages and slots item by item.
+    """
 
     items: list[PlanItem] = field(default_factory=list)
     preempted: list[int] = field(default_factory=list)
@@ -136,15 +153,15 @@ def plan_step(state: Snapshot, limits: Limits) -> StepPlan:
         return plan
     slots = min(state.free_slots, limits.max_requests - len(running))
     for view in state.waiting:
-        pages = pages_for(view.length, limits.page_tokens)
-        if slots == 0 or pages > free_pages:
+        pages = pages_for(view.length, limits.page_tokens) - view.pages
+        if slots == 0 or pages + view.reclaimed > free_pages:
             break
         count = room.take(view)
         if count == 0:
             break
-        plan.items.append(PlanItem(view.key, 0, count, pages, True))
+        plan.items.append(PlanItem(view.key, view.computed, view.computed + count, pages, True))
         slots -= 1
-        free_pages -= pages
+        free_pages -= pages + view.reclaimed
     return plan
 
 
@@ -162,7 +179,7 @@ class _Room:
 
     def take(self, view: RequestView) -> int:
         """Rows given to the request: 0 when it has to wait for another step."""
-        wanted = view.prefill - view.computed
+        wanted = (view.cut if view.computed < view.cut < view.prefill else view.prefill) - view.computed
         count = wanted if wanted <= self._tokens else self._tokens if self._chunked else 0
         if self._context is not None:
             if view.length > self._context:

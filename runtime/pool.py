@@ -32,6 +32,8 @@ class Pool:
         self._references = [0] * (capacity + 1)
         self._generations = [0] * (capacity + 1)
         self._leases = 0
+        self._marked: set[int] = set()
+        self._reclaimable = 0
 
     @property
     def free(self) -> int:
@@ -40,6 +42,21 @@ class Pool:
     @property
     def used(self) -> int:
         return self.capacity - len(self._free)
+
+    @property
+    def reclaimable(self) -> int:
+        """Marked ids with one owner."""
+        return self._reclaimable
+
+    def mark(self, index: int) -> None:
+        """One of the owners of the id would give it up for others: the prefix cache. Counted in `reclaimable`."""
+        self._marked.add(index)
+        self._reclaimable += self._references[index] == 1
+
+    def unmark(self, index: int) -> None:
+        """Takes a mark back; its owner still holds the id."""
+        self._marked.remove(index)
+        self._reclaimable -= self._references[index] == 1
 
     def lease(self, count: int = 0) -> Lease:
         """A new owner of `count` ids.
@@ -72,12 +89,14 @@ class Pool:
         if self._references[index] < 1:
             raise PoolError(f"{self.name}: id {index} is free and cannot be shared")
         self._references[index] += 1
+        self._reclaimable -= index in self._marked and self._references[index] == 2
 
     def _drop(self, index: int) -> None:
         count = self._references[index] - 1
         if count < 0:
             raise PoolError(f"{self.name}: id {index} was released twice")
         self._references[index] = count
+        self._reclaimable += index in self._marked and count == 1
         if count == 0:
             self._generations[index] += 1
             self._free.append(index)
@@ -89,7 +108,8 @@ class Pool:
             leases: every lease that should be alive.
 
         Raises:
-            PoolError: names the first id that is lost, duplicated or wrongly counted.
+            PoolError: names the first id that is lost, duplicated or wrongly counted; or the count of reclaimable ids
+                is wrong.
         """
         expected = [0] * (self.capacity + 1)
         live = 0
@@ -109,6 +129,9 @@ class Pool:
                     f"{self.name}: id {index} has {self._references[index]} references, its owners hold "
                     f"{expected[index]}, and it is {'' if index in free else 'not '}in the free list"
                 )
+        alone = sum(self._references[index] == 1 for index in self._marked)
+        if alone != self._reclaimable or any(self._references[index] == 0 for index in self._marked):
+            raise PoolError(f"{self.name}: {self._reclaimable} ids are counted as reclaimable, {alone} are")
 
 
 class Lease:
@@ -147,15 +170,18 @@ class Lease:
         self._ids += taken
         self._generations += [self._pool.generation(index) for index in taken]
 
-    def share(self, count: int | None = None) -> Lease:
-        """A second owner of the first `count` ids (all by default); each id stays until both have released it."""
-        ids = self.ids if count is None else self.ids[:count]
-        other = self._pool.lease()
-        for index in ids:
+    def join(self, other: Lease, begin: int = 0, end: int | None = None) -> None:
+        """Become a second owner of ids begin..end-1 of another lease; each id stays until both have released it."""
+        if self.released:
+            raise StaleLeaseError(f"{self._pool.name}: the lease was released")
+        for index in other.ids[begin:end]:
             self._pool._share(index)
-            other._ids.append(index)
-            other._generations.append(self._pool.generation(index))
-        return other
+            self._ids.append(index)
+            self._generations.append(self._pool.generation(index))
+
+    def references(self, place: int) -> int:
+        """Owners of one of the ids."""
+        return self._pool.references(self._ids[place])
 
     def release(self) -> bool:
         """Give everything back, last id first. Returns False when that had been done already."""

@@ -17,11 +17,13 @@ class EngineStats:
     """Counters since the engine was made. A step that failed is not counted.
 
     Attributes:
+        prompt_tokens: computed. cached_tokens: of prompts, spared by the prefix cache when their request began to run.
         verified, accepted: drafts that were verified, and those of them that became output.
     """
 
     steps: int = 0
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     output_tokens: int = 0
     finished: int = 0
     preemptions: int = 0

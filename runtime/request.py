@@ -13,6 +13,7 @@ from .outputs import FinishReason
 from .params import SamplingParams
 from .planner import RequestView
 from .pool import Lease, Pool
+from .prefix import Chain
 from .stop import StopStrings
 
 
@@ -56,6 +57,11 @@ class Request:
         max_drafts: most drafts that a step verifies; 0 is plain decoding.
         proposal: drafts behind the known tokens.
         images: of the prompt, in order.
+        written: end of the rows that were written to its state slot, rejected drafts among them.
+        chain: names of its blocks for the prefix cache; made by it.
+        stored: blocks that the prefix cache has seen since the request got its pages.
+        checkpoint: block border at which a step ends, so that the prefix cache can keep the state there; 0 is none.
+        cached_tokens: prompt tokens that were not computed because the prefix cache had them; of its first admission.
     """
 
     key: int
@@ -83,6 +89,11 @@ class Request:
     max_drafts: int = 0
     proposal: Proposal = field(default_factory=lambda: Proposal([]))
     images: Sequence[PromptImage] = ()
+    written: int = 0
+    chain: Chain | None = None
+    stored: int = 0
+    checkpoint: int = 0
+    cached_tokens: int | None = None
 
     def __post_init__(self) -> None:
         self.length = self.prompt_len
@@ -101,6 +112,17 @@ class Request:
     def finished(self) -> bool:
         return self.finish_reason is not None
 
+    @property
+    def valid(self) -> int:
+        """Known tokens that are computed: no more than these may outlive the request."""
+        return min(self.computed, self.length)
+
+    def most_cached(self) -> int:
+        """Tokens that the prefix cache may spare it: the row behind them is computed, and so are rows asked about."""
+        if self.params.prompt_logprobs and len(self.prompt_logprobs) < self.prompt_len - 1:
+            return 0
+        return (self.length - 1 if self.redrafts else self.length) - 1
+
     def view(self) -> RequestView:
         return RequestView(
             self.key,
@@ -109,6 +131,7 @@ class Request:
             0 if self.pages is None else len(self.pages),
             min(len(self.proposal.tokens), self.draft_count()),
             self.redrafts,
+            cut=self.checkpoint,
         )
 
     def draft_count(self, new_tokens: int = 0) -> int:
@@ -137,12 +160,10 @@ class Request:
         self.tokens[self.length] = token
         self.length += 1
 
-    def take(self, pages: Pool, slots: Pool, new_pages: int) -> None:
-        """Take pages, and a state slot where none is held."""
+    def take(self, pages: Pool, new_pages: int) -> None:
+        """Take pages."""
         if self.pages is None:
             self.pages = pages.lease()
-        if self.slot is None:
-            self.slot = slots.lease(1)
         self.pages.extend(new_pages)
 
     def release(self) -> None:
@@ -151,7 +172,7 @@ class Request:
             if lease is not None:
                 lease.release()
         self.pages = self.slot = None
-        self.computed = 0
+        self.computed = self.written = self.stored = self.checkpoint = 0
         self.proposal = Proposal([])
 
     def leases(self) -> tuple[list[Lease], list[Lease]]:

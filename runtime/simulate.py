@@ -34,16 +34,18 @@ class SimulatedExecutor:
         vocab_size: tokens drawn are 0..vocab_size - 1.
         num_pages, num_slots: as the engine's pools; id 0 of each is reserved.
         page_tokens: tokens per page.
+        slack: positions before the last one written at which a slot still holds the state.
 
     Where requests take drafts it proposes what they will say, up to a place that changes from step to step, and then
     something else; so every number of accepted drafts occurs. It draws the same tokens with drafts and without.
     """
 
-    def __init__(self, vocab_size: int, num_pages: int, num_slots: int, page_tokens: int) -> None:
+    def __init__(self, vocab_size: int, num_pages: int, num_slots: int, page_tokens: int, slack: int = 0) -> None:
         self.vocab_size = vocab_size
         self.page_tokens = page_tokens
         self._pages = np.full((num_pages + 1, page_tokens), -1, np.int64)
-        self._slots = [0] * (num_slots + 1)
+        self._slack = slack
+        self._slots: list[dict[int, int]] = [{} for _ in range(num_slots + 1)]  # states by position
         self.steps = 0
         self.rows = 0
 
@@ -54,14 +56,29 @@ class SimulatedExecutor:
         self._check_leases(work)
         return [self._one(item) for item in work]
 
+    def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """See `Executor.copy_states`."""
+        sources = {source for source, _ in pairs}
+        for source, target in pairs:
+            if target in sources:
+                raise PoolError(f"slot {target} is copied and copied to: {pairs}")
+            self._slots[target] = dict(self._slots[source])
+
     def _check_leases(self, work: Sequence[Work]) -> None:
         pages = [page for item in work if item.request.pages is not None for page in item.request.pages.ids]
         slots = [slot for item in work if item.request.slot is not None for slot in item.request.slot.ids]
-        for name, ids in (("page", pages), ("slot", slots)):
-            if 0 in ids or len(set(ids)) != len(ids):
-                raise PoolError(f"a {name} is reserved or has two owners in one step: {sorted(ids)}")
+        written = [page for item in work for page in self._written(item)]
+        twice = [page for page in written if pages.count(page) > 1]
+        if 0 in pages or twice:
+            raise PoolError(f"a page is reserved, or written and has two owners in one step: {sorted(pages)}")
+        if 0 in slots or len(set(slots)) != len(slots):
+            raise PoolError(f"a slot is reserved or has two owners in one step: {sorted(slots)}")
         if len(slots) != len(work):
             raise PoolError(f"{len(work)} requests hold {len(slots)} slots")
+
+    def _written(self, item: Work) -> list[int]:
+        ids = [] if item.request.pages is None else item.request.pages.ids
+        return ids[item.start // self.page_tokens : pages_for(item.end, self.page_tokens)]
 
     def _one(self, item: Work) -> Result:
         request = item.request
@@ -72,23 +89,25 @@ class SimulatedExecutor:
         state = 0
         for position in range(item.start):
             state = _mix(state, self._read(ids, position))
-        if item.start and self._slots[slot] != state:
+        if item.start and self._slots[slot].get(item.start) != state:
             raise PoolError(f"slot {slot} holds another state than the pages say")
+        states = {p: kept for p, kept in self._slots[slot].items() if p < item.start} | {item.start: state}
         result = Result()
         tokens = item.tokens()
         for position in range(item.start, item.end):
             self._pages[ids[position // self.page_tokens], position % self.page_tokens] = tokens[position]
         for position in range(item.start, item.known_end):
-            state = _mix(state, self._read(ids, position))
+            state = states[position + 1] = _mix(state, self._read(ids, position))
             if position in item.prompt_rows:
                 result.prompt_logprobs.append(_logprob(_mix(state, int(tokens[position + 1]))))
         for position in item.sampled_rows:
             if position >= item.known_end:
-                state = _mix(state, self._read(ids, position))
+                state = states[position + 1] = _mix(state, self._read(ids, position))
             result.tokens.append(self._draw(request, state, position + 1))
             if position + 1 == item.end or result.tokens[-1].token != tokens[position + 1]:
                 break  # what was written behind a draft that is rejected stays behind the end
-        self._slots[slot] = state
+        end = item.known_end + result.accepted  # rows behind are written as well, and reach into what is kept
+        self._slots[slot] = {p: kept for p, kept in states.items() if min(end, item.end - self._slack) <= p <= end}
         if wants_drafts(item, result):
             result.proposal = self._propose(item, result, state)
         return result

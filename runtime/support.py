@@ -22,6 +22,7 @@ _ARGS = "tests/runtime/test_args.py::"
 _IMAGES = "tests/runtime/test_images.py::"
 _LOADER = "tests/runtime/test_loader.py::"
 _DRAFTING = "tests/runtime/test_drafting.py::"
+_PREFIX = "tests/runtime/test_prefix.py::"
 _TRUNCATION = "tests/runtime/test_truncation.py::"
 _REFUSED_ARGUMENT = _ARGS + "test_unsupported_values_say_what_brings_them"
 _REFUSED_VARIABLE = _LOADER + "test_planned_variables_are_refused_by_name"
@@ -47,6 +48,7 @@ SAMPLING_TESTS: Mapping[str, str] = {
     "top_logprobs": _SAMPLER + "test_top_lists_are_as_long_as_each_row_asks",
     "prompt_logprobs": _COMMIT + "test_prompt_logprobs_come_once_whatever_the_chunks",
     "golden_token_ids": _SAMPLER + "test_golden_tokens_replace_the_draw_and_carry_their_own_logprobs",
+    "cache_salt": _PREFIX + "test_salts_do_not_share",
 }
 SAMPLING_REFUSED: Mapping[str, tuple[str, str]] = {
     "so_args": ("structured output", "tests/runtime/test_params.py::test_structured_output_is_refused_by_name"),
@@ -72,16 +74,20 @@ ARGUMENT_TESTS: Mapping[str, str] = {
     "engram_storage": _LOADER + "test_where_the_engram_tables_live",
     "yoco_prefill_truncation_mode": _TRUNCATION + "test_arguments_beat_the_environment",
     "yoco_prefill_keep_tokens": _TRUNCATION + "test_arguments_beat_the_environment",
+    "enable_prefix_caching": "tests/runtime/test_tiny_prefix.py::test_later_turns_are_spared_and_say_the_same",
     "drafter_invariant": _DRAFTING + "test_invariant_text_is_that_of_plain_decoding",
 }
 # Ours; the others are upstream's.
 OWN_SAMPLING = {
     "min_p", "n", "repetition_penalty", "frequency_penalty", "presence_penalty", "logit_bias", "stop", "stop_token_ids",
+    "cache_salt",
 }  # fmt: skip
 OWN_ARGUMENTS = {
     "num_pages", "device", "backend", "engram_storage", "drafter_invariant", "yoco_prefill_truncation_mode",
-    "yoco_prefill_keep_tokens",
+    "yoco_prefill_keep_tokens", "enable_prefix_caching",
 }  # fmt: skip
+
+OWN_CALLS = {"LLM.stream", "LLMEngine.reset_prefix_cache"}
 
 CALL_TESTS: Mapping[str, str] = {
     "LLM(decode_sequence)": _LLM + "test_without_decoding_a_list_of_outputs_per_prompt",
@@ -98,6 +104,7 @@ CALL_TESTS: Mapping[str, str] = {
     "LLMEngine.add_request(arrival_time)": _ADMISSION + "test_elapsed_counts_from_the_arrival_time",
     "LLMEngine.abort_request": _ENGINE + "test_abort_while_waiting_prefilling_and_decoding",
     "LLMEngine.step": _ENGINE + "test_one_output_per_token_and_the_fields_of_each",
+    "LLMEngine.reset_prefix_cache": _PREFIX + "test_what_is_forgotten_is_computed_again",
     "LLMEngine.flush_inflight_reqs": _ENGINE + "test_nothing_is_in_flight_between_steps",
 }
 CALL_REFUSED: Mapping[str, tuple[str, str]] = {
@@ -175,7 +182,7 @@ def argument_rows() -> list[Row]:
 
 def call_rows() -> list[Row]:
     """Arguments of the calls that are no field of the above."""
-    rows = [Row(name, "", None, test, name != "LLM.stream") for name, test in CALL_TESTS.items()]
+    rows = [Row(name, "", None, test, name not in OWN_CALLS) for name, test in CALL_TESTS.items()]
     return rows + [Row(name, "", brought_by, test) for name, (brought_by, test) in CALL_REFUSED.items()]
 
 

@@ -10,6 +10,8 @@ What an image decodes to, whatever a file may hold besides:
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import io
 import warnings
 from dataclasses import dataclass
@@ -63,6 +65,13 @@ class FittedImage:
     left: int
     top: int
     plan: ResizePlan
+
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """16 bytes that name what is encoded: pixels, where they stand, and the plan."""
+        digest = hashlib.blake2b(repr((self.pixels.shape, self.left, self.top, self.plan)).encode(), digest_size=16)
+        digest.update(np.ascontiguousarray(self.pixels))
+        return digest.digest()
 
 
 def image_size(data: bytes, limits: ImageLimits = LIMITS, *, name: str = "image") -> tuple[int, int]:

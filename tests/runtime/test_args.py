@@ -31,6 +31,7 @@ BAD: dict[str, list[Any]] = {
     "stop_preempted_request": [0, None],
     "chunked_prefill": [1, None],
     "drafter_invariant": [1, None],
+    "enable_prefix_caching": [1, None],
     "engine_type": ["DECODE", 3, -1, None, True, np.array([0, 1])],
     "tokens_per_block": [0, 64, 256, None, 128.0, np.array([1, 2])],
     "num_pages": [0, -1, 1.5],

@@ -35,6 +35,7 @@ GOOD: dict[str, list[Any]] = {
     "prompt_logprobs": [True, False],
     "golden_token_ids": [None, [], [1, 2]],
     "so_args": [None],
+    "cache_salt": [None, "", "tenant", "x" * 1024, "\ud800"],
 }
 BAD: dict[str, list[Any]] = {
     "temperature": [-1, -0.0001, 1e-6, 1e6, math.nan, math.inf, "1", None, True, np.False_, 0j, np.zeros(2)],
@@ -57,6 +58,7 @@ BAD: dict[str, list[Any]] = {
     "top_logprobs": [-1, 1001, None, True],
     "prompt_logprobs": [1, None, 5],
     "golden_token_ids": [[-1], 5, ["a"], [1.5], "12"],
+    "cache_salt": [5, b"tenant", "x" * 1025, ["a"]],
 }
 
 

@@ -134,3 +134,22 @@ def test_every_plan_keeps_the_limits_and_moves_somebody(case: tuple[Snapshot, Li
         assert plan.items, "a step with work to do does some"
     if state.running:
         assert state.running[0].key not in plan.preempted, "the oldest is never preempted while another one runs"
+
+
+def test_a_request_begins_behind_what_the_cache_has_of_it() -> None:
+    waiting = [RequestView(0, 17, computed=8, pages=2, reclaimed=1)]
+    # Three pages of its own, and the shared one that nobody else holds stops being free.
+    assert plan_step(snapshot([], waiting, pages=3), LIMITS).items == []
+    assert plan_step(snapshot([], waiting, pages=4), LIMITS).items == [PlanItem(0, 8, 16, 3, True)]
+    both = [*waiting, RequestView(1, 4)]
+    limits = Limits(max_tokens=20, max_requests=4, page_tokens=4)
+    assert [item.key for item in plan_step(snapshot([], both, pages=4), limits).items] == [0]
+    assert [item.key for item in plan_step(snapshot([], both, pages=5), limits).items] == [0, 1]
+
+
+@pytest.mark.parametrize(("cut", "end"), [(0, 8), (4, 4), (8, 8), (12, 8), (2, 8)])
+def test_a_step_ends_where_a_state_is_wanted(cut: int, end: int) -> None:
+    start = 3 if cut == 2 else 0  # a cut that lies behind cuts nothing
+    end = 11 if cut == 2 else end
+    running = [RequestView(0, 20, start, 5, cut=cut)]
+    assert plan_step(snapshot(running, []), LIMITS).items == [PlanItem(0, start, end, 0, False)]

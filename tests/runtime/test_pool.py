@@ -57,7 +57,8 @@ def test_a_stale_lease_is_an_error_not_somebody_elses_page() -> None:
 def test_a_shared_id_stays_until_every_owner_released_it() -> None:
     pool = Pool("pages", 4)
     parent = pool.lease(3)
-    child = parent.share(2)
+    child = pool.lease()
+    child.join(parent, 0, 2)
     assert child.ids == parent.ids[:2]
     parent.release()
     assert pool.free == 2 and child.ids == [1, 2]
@@ -91,7 +92,9 @@ def test_random_traffic_conserves_every_id() -> None:
         elif action == 1 and leases and pool.free:
             rng.choice(leases).extend(1)
         elif action == 2 and leases:
-            leases.append(rng.choice(leases).share())
+            lease = pool.lease()
+            lease.join(rng.choice(leases))
+            leases.append(lease)
         elif leases:
             leases.pop(rng.randrange(len(leases))).release()
         pool.check(leases)

@@ -28,7 +28,7 @@ def keys(requests: Any) -> list[int]:
 
 @pytest.fixture
 def queues() -> Queues:
-    made = Queues(num_pages=8, num_slots=4, max_requests=3)
+    made = Queues(num_pages=8, num_slots=4, max_requests=3, page_tokens=4)
     made.waiting.extend(request(key) for key in range(6))
     return made
 
@@ -65,7 +65,7 @@ def test_a_snapshot_holds_what_may_run(queues: Queues) -> None:
     queues.admit(0)
     queues.admit(1)
     state = queues.snapshot([])
-    assert keys(state.running) == [0, 1] and keys(state.waiting) == [2, 3, 4], "no more than can be admitted"
+    assert keys(state.running) == [0, 1] and keys(state.waiting) == [2], "no more than can be admitted"
     trial = [one for one in queues if one.key in (1, 4, 5)]
     state = queues.snapshot(trial)
     assert keys(state.running) == [1] and keys(state.waiting) == [4, 5]
@@ -73,7 +73,9 @@ def test_a_snapshot_holds_what_may_run(queues: Queues) -> None:
 
 def test_whatever_leaves_gives_its_resources_back(queues: Queues) -> None:
     for _ in range(2):
-        queues.admit(queues.waiting[0].key).take(queues.pages, queues.slots, 2)
+        one = queues.admit(queues.waiting[0].key)
+        one.take(queues.pages, 2)
+        one.slot = queues.slots.lease(1)
     queues.check_conservation()
     assert (queues.pages.used, queues.slots.used) == (4, 2)
     queues.requeue(queues.running[0])
@@ -81,7 +83,7 @@ def test_whatever_leaves_gives_its_resources_back(queues: Queues) -> None:
     queues.check_conservation()
     assert (queues.pages.used, queues.slots.used) == (0, 0)
     lost = queues.admit(0)
-    lost.take(queues.pages, queues.slots, 1)
+    lost.take(queues.pages, 1)
     queues.running.remove(lost)
     with pytest.raises(PoolError, match="page pool"):
         queues.check_conservation()

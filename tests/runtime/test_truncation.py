@@ -206,3 +206,9 @@ def test_drafts_over_truncated_prompts_change_no_token(setting: Any, model: Mode
     made = build(model, chunked_prefill=True, max_num_batched_tokens=40, max_num_seqs=2, **options)
     assert [token for token, _ in run(made, prompt(1))[0]] == [token for token, _ in truncated[0]]
     assert made.stats.steps >= 2 and made.executor.drafter is not None  # type: ignore[attr-defined]
+
+
+def test_prefixes_of_truncated_prompts_are_not_shared(setting: Any, model: Model) -> None:
+    setting(**{MODE: "mask", KEEP: "24"})
+    with pytest.raises(NotSupportedError, match=r"enable_prefix_caching=True with truncated prompts \(mask\)"):
+        build(model, enable_prefix_caching=True)

@@ -78,7 +78,11 @@ def build_engine(**options: Any) -> LLMEngine:
         }
     )
     executor = values.pop("executor", None) or SimulatedExecutor(
-        values["vocab_size"], values["num_pages"], values["num_slots"], limits.page_tokens
+        values["vocab_size"],
+        values["num_pages"],
+        values["num_slots"],
+        limits.page_tokens,
+        slack=values["prefix"].slack if values.get("prefix") else 0,
     )
     decoder = values.pop("decoder", Letters)
     return LLMEngine(EngineConfig(limits=limits, **values), executor, decoder)
