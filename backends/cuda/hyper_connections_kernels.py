@@ -57,6 +57,7 @@ def mix_streams(
     x_ptr, pending_ptr, row, keep, START: tl.constexpr, SIZE: tl.constexpr, D: tl.constexpr, M: tl.constexpr
 ):
     """What `collapse_kernel` gives, for channels START .. of rows [ROWS] (int64): fp32 [ROWS, SIZE]."""
+    row = row.to(tl.int64)
     total = tl.zeros((row.shape[0], SIZE), tl.float32)
     for j in tl.static_range(M):
         weight = tl.load(pending_ptr + row * M + j, mask=keep, other=0.0)[:, None]
@@ -92,7 +93,7 @@ def product_kernel(
 ):  # fmt: skip
     """One part of the channels: fn @ x and the squares of x, [T, PARTS, N + 1]. Grid (blocks of rows, PARTS)."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    part = tl.program_id(1)
+    part = tl.program_id(1).to(tl.int64)
     keep = row < rows
     n = tl.arange(0, N_PADDED)
     product = tl.zeros((ROWS, N_PADDED), tl.float32)

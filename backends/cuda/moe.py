@@ -118,13 +118,18 @@ def moe_route(
 def few_buckets(signature: Signature) -> str | None:
     """A program compares slots with all local experts."""
     count = signature.scalars["count"]
-    return None if count < MOST_EXPERTS else f"count must be below {MOST_EXPERTS}, got {count}"
+    return None if count <= MOST_EXPERTS else f"count must be up to {MOST_EXPERTS}, got {count}"
+
+
+def buckets(count: int) -> int:
+    """Local experts, those of others, and slots that there are not."""
+    return power_of_two(count + 2, least=16)
 
 
 def pack_scratch(experts: Tensor, weights: Tensor, first: int, count: int) -> int:
     """Bytes of the counts of every block of slots, and of all; 0 where one program does everything."""
     slots = experts.numel()
-    return 0 if slots <= AT_ONCE else 4 * (-(-slots // BLOCK) + 1) * power_of_two(count + 1, least=16)
+    return 0 if slots <= AT_ONCE else 4 * (-(-slots // BLOCK) + 1) * buckets(count)
 
 
 @kernel("moe_pack", version=0, supports=few_buckets, workspace=pack_scratch)
@@ -143,7 +148,7 @@ def moe_pack(
             for shape in ((slots,), (count + 1,), (tokens, k))
         )
         out = source, torch.empty(slots, dtype=torch.float32, device=experts.device), offsets, position
-    sizes = {"COUNT": count, "BUCKETS": power_of_two(count + 1, least=16), "BLOCK": BLOCK}
+    sizes = {"COUNT": count, "BUCKETS": buckets(count), "BLOCK": BLOCK}
     if slots <= AT_ONCE:
         device.pack_at_once[(1,)](experts, weights, *out, slots, first, K=max(k, 1), **sizes, num_warps=8)
         return out

@@ -1,4 +1,4 @@
-"""What is compiled ahead of the mixture of experts but its products: the released model's, and its drafter's experts."""
+"""What is compiled ahead of the mixture of experts but its products: experts of the released model and its drafter."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 
 from . import moe_kernels as device
 from .compile_list import CompileCase
-from .moe import BLOCK, combine_sizes, gate_sizes, router_sizes, swiglu_sizes
-from .strides import power_of_two
+from .moe import BLOCK, buckets, combine_sizes, gate_sizes, router_sizes, swiglu_sizes
 
 WIDTH = 5120
 EXPERTS = ((384, 6), (128, 3))
@@ -42,15 +41,15 @@ def cases() -> Iterator[CompileCase]:
         yield _case(device.gate_kernel, name, {**gate, "PARTS": 0}, absent="sum_ptr")
         yield _case(device.gate_kernel, f"{name}, router", {**gate, "PARTS": router["PARTS"]})
         yield _case(device.router_kernel, str(experts), router, num_stages=4)
-    buckets = {}
+    made = {}
     for count in LOCAL:
-        sizes = {"COUNT": count, "BUCKETS": power_of_two(count + 1, least=16), "BLOCK": BLOCK}
+        sizes = {"COUNT": count, "BUCKETS": buckets(count), "BLOCK": BLOCK}
         k = 3 if count & (count - 1) == 0 else 6
-        buckets[sizes["BUCKETS"]] = True
+        made[sizes["BUCKETS"]] = True
         yield _case(device.pack_at_once, f"{k}, {count}", {**sizes, "K": k, "num_warps": 8})
         yield _case(device.count_slots, str(count), sizes)
         yield _case(device.pack_blocks, f"{k}, {count}", {**sizes, "K": k})
-    for size in buckets:
+    for size in made:
         yield _case(device.add_blocks, str(size), {"BUCKETS": size, "COLUMNS": 16, "STEP": 256})
     yield _case(device.swiglu_kernel, "", swiglu_sizes(2304))
     yield _case(device.swiglu_kernel, "no weight", swiglu_sizes(2304), absent="weight_ptr")

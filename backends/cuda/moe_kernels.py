@@ -73,15 +73,15 @@ def router_kernel(
 ):  # fmt: skip
     """A part of the channels of x @ gate.T: [T, PARTS, E]. Grid (blocks of rows, blocks of experts, PARTS)."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    expert = tl.program_id(1) * EXPERTS + tl.arange(0, EXPERTS)
-    part = tl.program_id(2)
+    expert = tl.program_id(1).to(tl.int64) * EXPERTS + tl.arange(0, EXPERTS)
+    part = tl.program_id(2).to(tl.int64)
     keep = row < rows
     total = tl.zeros((ROWS, EXPERTS), tl.float32)
     for step in range(STEPS):
         channel = (part * STEPS + step) * BLOCK + tl.arange(0, BLOCK)
         inside = channel < K
         x = tl.load(x_ptr + (row * K)[:, None] + channel[None, :], mask=keep[:, None] & inside[None, :], other=0.0)
-        place = gate_ptr + (expert.to(tl.int64) * K)[None, :] + channel[:, None]
+        place = gate_ptr + (expert * K)[None, :] + channel[:, None]
         gate = tl.load(place, mask=(expert < E)[None, :] & inside[:, None], other=0.0)
         total = dot(x, gate, total)
     given = sum_ptr + ((row * PARTS + part) * E)[:, None] + expert[None, :]
@@ -90,10 +90,10 @@ def router_kernel(
 
 @jit
 def bucket_of(expert_ptr, slot, slots, first, COUNT: tl.constexpr):
-    """Local expert of slots; COUNT for experts of others, -1 behind the last slot."""
+    """Local expert of slots; COUNT for experts of others, COUNT + 1 behind the last slot."""
     local = tl.load(expert_ptr + slot, mask=slot < slots, other=0).to(tl.int64) - first
     local = tl.where((local >= 0) & (local < COUNT), local, COUNT).to(tl.int32)
-    return tl.where(slot < slots, local, -1)
+    return tl.where(slot < slots, local, COUNT + 1)
 
 
 @jit
@@ -101,15 +101,14 @@ def count_slots(expert_ptr, count_ptr, slots, first, COUNT: tl.constexpr, BUCKET
     """Slots of each bucket in a block of slots: [blocks, BUCKETS]."""
     slot = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     bucket = bucket_of(expert_ptr, slot, slots, first, COUNT)
-    number = tl.arange(0, BUCKETS)
-    found = tl.sum((bucket[:, None] == number[None, :]).to(tl.int32), 0)
-    tl.store(count_ptr + tl.program_id(0).to(tl.int64) * BUCKETS + number, found)
+    place = count_ptr + tl.program_id(0).to(tl.int64) * BUCKETS + tl.arange(0, BUCKETS)
+    tl.store(place, tl.histogram(bucket, BUCKETS))
 
 
 @jit
 def add_blocks(count_ptr, total_ptr, blocks, BUCKETS: tl.constexpr, COLUMNS: tl.constexpr, STEP: tl.constexpr):
     """Counts become those of the blocks before, COLUMNS buckets a program; totals [BUCKETS] behind them."""
-    bucket = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    bucket = tl.program_id(0).to(tl.int64) * COLUMNS + tl.arange(0, COLUMNS)
     before = tl.zeros((COLUMNS,), tl.int32)
     for start in range(0, blocks, STEP):
         block = start + tl.arange(0, STEP)
@@ -128,8 +127,7 @@ def place_slots(
 ):  # fmt: skip
     """Write a block of slots to where its buckets go on, begin [BUCKETS]."""
     bucket = bucket_of(expert_ptr, slot, slots, first, COUNT)
-    number = tl.arange(0, BUCKETS)
-    start = tl.sum(tl.where(bucket[:, None] == number[None, :], begin[None, :], 0), 1)
+    start = tl.gather(begin, bucket, 0)
     place = tl.arange(0, BLOCK)
     earlier = (bucket[:, None] == bucket[None, :]) & (place[None, :] < place[:, None])
     row = start + tl.sum(earlier.to(tl.int32), 1)
@@ -169,7 +167,7 @@ def pack_at_once(
     total = tl.zeros((BUCKETS,), tl.int32)
     for start in range(0, slots, BLOCK):
         bucket = bucket_of(expert_ptr, start + tl.arange(0, BLOCK).to(tl.int64), slots, first, COUNT)
-        total += tl.sum((bucket[:, None] == number[None, :]).to(tl.int32), 0)
+        total += tl.histogram(bucket, BUCKETS)
     begin = tl.cumsum(total, 0) - total
     tl.store(offset_ptr + number, begin, mask=number <= COUNT)
     for start in range(0, slots, BLOCK):
@@ -179,7 +177,7 @@ def pack_at_once(
             BLOCK,
         )  # fmt: skip
         bucket = bucket_of(expert_ptr, slot, slots, first, COUNT)
-        begin += tl.sum((bucket[:, None] == number[None, :]).to(tl.int32), 0)
+        begin += tl.histogram(bucket, BUCKETS)
 
 
 @jit

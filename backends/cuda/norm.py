@@ -23,7 +23,7 @@ def store_normed(
 ):  # fmt: skip
     """y = bf16(x * inverse * weight) for channels START .. of rows [ROWS] (int64), and its codes, unless None."""
     y = to_bf16(x * inverse[:, None] * load_weight(weight_ptr, START, SIZE, D))
-    place = y_ptr + (row * D)[:, None] + (START + tl.arange(0, SIZE))[None, :]
+    place = y_ptr + (row.to(tl.int64) * D)[:, None] + (START + tl.arange(0, SIZE))[None, :]
     tl.store(place, y, mask=part_mask(keep, START, SIZE, D))
     if code_ptr is not None:
         store_codes(code_ptr, scale_ptr, bf16_to_f32(y), row, keep, START, SIZE, D)
