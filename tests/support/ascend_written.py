@@ -165,7 +165,7 @@ def simt_scan(rows: int, n: int) -> Sample:
 
 
 def simt_histogram(n: int, kinds: int) -> Sample:
-    key = torch.randint(0, kinds, (n,), dtype=torch.int32)
+    key = 2 * torch.randint(0, (kinds + 1) // 2, (n,), dtype=torch.int32)  # nothing of every other kind
     place, value = torch.randint(0, 64, (n,), dtype=torch.int32), torch.randint(-99, 99, (64,), dtype=torch.int32)
     counts = np.arange(kinds, dtype=np.int32)
     top, low = np.full(kinds, -1000, np.int32), np.full(kinds, 1000, np.int32)
@@ -201,7 +201,7 @@ def simd_reduce(rows: int, width: int) -> Sample:
 def simd_layout(rows: int, cols: int, n: int) -> Sample:
     x, table, moved = random(rows, cols, dtype=BF16), random(128), random(128)
     start = torch.randint(0, 128, (n,)).numpy().astype(np.uint32)
-    to = np.random.default_rng(n).permutation(128)[:n].astype(np.uint32)
+    to = np.concatenate([[127], np.random.default_rng(n).permutation(127)[: n - 1]]).astype(np.uint32)
     want = moved.numpy().copy()
     want[to] = table.numpy()[start]
     nz = x.view(rows, cols // 16, 16).transpose(0, 1).contiguous()

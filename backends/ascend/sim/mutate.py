@@ -21,6 +21,7 @@ from .operators import (
     FILLED,
     LOOP,
     MIN,
+    STEP,
     SUBSCRIPT,
     Change,
     Expression,
@@ -186,7 +187,12 @@ def _clamps(code: str, edits: _Edits) -> list[Mutant]:
 
 
 def _loops(code: str, edits: _Edits) -> list[Mutant]:
-    return [edits.changed("loop", (m.end(), code.index(";", m.end())), -1, at=m.start()) for m in LOOP.finditer(code)]
+    found = []
+    for m in LOOP.finditer(code):
+        end = code.index(";", m.end())
+        step = STEP.match(code, end)
+        found.append(edits.changed("loop", (m.end(), end), -int(step[1]) if step else -1, at=m.start()))
+    return found
 
 
 def _events(code: str, edits: _Edits) -> list[Mutant]:

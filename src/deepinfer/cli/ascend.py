@@ -47,7 +47,7 @@ def lower_command(kernel: str, parameters: tuple[str, ...]) -> None:
 )
 @click.option("--schedule", "schedule_name", metavar="NAME", help="eager, lazy, last:PIPE, first:PIPE, random:SEED …")
 @click.option("--all-schedules", is_flag=True, help="Run under every schedule and compare bits.")
-@click.option("--relaxed", is_flag=True, help="Without the rules of flags: only data betrays a missing wait.")
+@click.option("--relaxed", is_flag=True, help="Without the rules of flags and races: only data betrays a gap.")
 @click.option("--lines", type=click.IntRange(0), default=40, show_default=True, help="Timeline lines for each core.")
 def sim_command(
     kernel: str,
@@ -66,13 +66,17 @@ def sim_command(
     import torch
 
     from ..backends.ascend import sample as samples
-    from ..backends.ascend.sim import Kernel, Schedule, parse, report, schedules
+    from ..backends.ascend.sim import Kernel, KernelFault, Schedule, parse, report, schedules
 
     schedule = parse(schedule_name) if schedule_name else Schedule()
     torch.manual_seed(0)
     given = _sample(kernel, sample)
     built = Kernel(_text(kernel, {**given.parameters, **_values(parameters)}), given.blocks)
-    outcome = samples.run(built, given, schedule, relaxed=relaxed, trace=lines > 0)
+    try:
+        outcome = samples.run(built, given, schedule, relaxed=relaxed, trace=lines > 0)
+    except KernelFault:
+        click.echo("\n".join(report.caveat()) + "\n")
+        raise
     click.echo(f"{built.signature.name}: {given.blocks} blocks, kind {built.signature.kind}, schedule {schedule}\n")
     click.echo(report.text(outcome.report, built.signature.simt, lines))
     wrong = outcome.wrong
@@ -91,7 +95,7 @@ def sim_command(
     "--sample", "named", multiple=True, metavar="FILE.py:FUNCTION", help="As for `sim`; several, of one text."
 )
 @click.option("--kind", "kinds", multiple=True, help="Only these: line, pair, or an operator. Default: all.")
-@click.option("--relaxed", is_flag=True, help="Without the rules of flags: only data betrays a missing wait.")
+@click.option("--relaxed", is_flag=True, help="Without the rules of flags and races: only data betrays a gap.")
 @click.option(
     "--seeds", type=click.IntRange(0), default=2, show_default=True, help="Random schedules besides all others."
 )
@@ -105,42 +109,31 @@ def mutate_command(
     """
     import torch
 
-    from ..backends.ascend import sample as samples
-    from ..backends.ascend.sim import Kernel, mutate, redundant, report, schedules
+    from ..backends.ascend.sim import mutate, report, schedules
+    from ..backends.ascend.sweep import sweep
     from ..hal.errors import InvalidArgumentError
 
-    if unknown := set(kinds) - {"line", "pair", *mutate.OPERATORS}:
-        raise InvalidArgumentError("--kind", sorted(unknown), f"line, pair, {', '.join(mutate.OPERATORS)}")
+    every_kind = ("line", "pair", *mutate.OPERATORS)
+    if unknown := set(kinds) - set(every_kind):
+        raise InvalidArgumentError("--kind", sorted(unknown), ", ".join(every_kind))
     torch.manual_seed(0)
     every = [_sample(kernel, name) for name in named or (None,)]
-    given = every[0]
-    if any((s.blocks, s.parameters) != (given.blocks, given.parameters) for s in every):
-        raise InvalidArgumentError("--sample", named, "samples of the same blocks and parameters")
-    text = _text(kernel, {**given.parameters, **_values(parameters)})
-    made = mutate.schemata(text)
-    built = Kernel(made.text, given.blocks)
-
-    def differing(**options: Any) -> str:
-        return next(filter(None, (samples.differing(built, s, schedules(seeds), **options) for s in every)), "")
-
-    if wrong := differing():
-        click.echo(f"wrong without any mutant: {wrong}")
-        raise SystemExit(1)
-
-    def check(mutant: mutate.Mutant) -> str:
-        return differing(relaxed=relaxed, sites=mutant.sites, delta=mutant.delta, seconds=20.0)
-
-    verdicts = mutate.judge([m for m in made.mutants if not kinds or m.kind in kinds], check)
-    left = [(v.mutant, redundant.rule(v.mutant, text)) for v in mutate.survivors(verdicts)]
+    if any(s.parameters != every[0].parameters for s in every):
+        raise InvalidArgumentError("--sample", named, "samples of the same parameters")
+    text = _text(kernel, {**every[0].parameters, **_values(parameters)})
+    swept = sweep(text, every, kinds or every_kind, relaxed=relaxed, seeds=seeds)
+    left = [*swept.redundant, *((mutant, "") for mutant in swept.unexplained)]
     for mutant, rule in left:
         click.echo(f"not noticed ({rule or 'no rule'}): {mutant.kind} in line {mutant.line}: {mutant.text[:100]}")
-    by = {how: sum(v.noticed == how for v in verdicts) for how in ("error", "output")}
+    for verdict in swept.contradicted:
+        mutant = verdict.mutant
+        click.echo(f"noticed against its rule: {mutant.kind} in line {mutant.line}: {verdict.message}")
     click.echo(
-        f"{len(verdicts)} mutants under {len(schedules(seeds))} schedules: {by['error']} ended by the model, "
-        f"{by['output']} seen in the outputs, {len(left)} not noticed, {sum(not r for _, r in left)} without a rule\n"
+        f"{swept.count} mutants under up to {len(schedules(seeds))} schedules: {swept.by('error')} ended by the model, "
+        f"{swept.by('output')} seen in the outputs, {len(left)} not noticed, {len(swept.unexplained)} without a rule\n"
     )
     click.echo("\n".join(report.caveat()))
-    if any(not rule for _, rule in left):
+    if swept.unexplained or swept.contradicted:
         raise SystemExit(1)
 
 

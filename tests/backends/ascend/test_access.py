@@ -41,6 +41,13 @@ def test_a_race_is_named_whichever_thread_goes_first(what: int, reverse: bool) -
     assert "kernel threads_kernel, block 0 AIV0, pipe V, instruction 1 body, thread" in str(fault.value)
 
 
+@pytest.mark.parametrize("what", RACES)
+def test_relaxed_leaves_out_the_rule_of_races(what: int) -> None:
+    y = torch.full((N,), float("nan"))
+    written("threads")(Schedule(), relaxed=True, x=torch.arange(float(N)), y=y, what=what, count=64)
+    assert not y[:64].isnan().all()
+
+
 @pytest.mark.parametrize("what, want", [(3, 7.0), (5, 64.0)])
 def test_same_values_and_atomics_do_not_race(what: int, want: float) -> None:
     assert (run(what)[:64] == want).all()

@@ -144,6 +144,10 @@ PLANTED = {  # statements, what the second run passes, and what the sanitizer sa
     "bounds": (
         "address", "int32_t a[4] = {x[0], 2, 3, 4}; asc_store_dev(x, a[n] + 1);", 4, "stack-buffer-overflow",
     ),
+    "one behind an argument": ("address", "asc_store_dev(x, x[n - 2]);", 3, "use-after-poison"),
+    "one before an argument": ("address", "asc_store_dev(x, x[n - 2]);", 1, "use-after-poison"),
+    "a store of one behind": ("address", "x[n - 2] = 5;", 3, "use-after-poison"),
+    "one behind an argument, without": ("undefined", "asc_store_dev(x, x[n - 2]);", 3, "outside every memory"),
 }  # fmt: skip
 
 

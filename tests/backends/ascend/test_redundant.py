@@ -57,3 +57,66 @@ def test_the_rule_of_the_all_core_barrier() -> None:
     barrier = "asc_sync_inter_arrive(PIPE_MTE3, 0); asc_sync_inter_wait(PIPE_MTE2, 0);"
     assert (redundant.rule(pair, ""), redundant.rule(pair, barrier)) == ("", "all-core barrier")
     assert redundant.rule(replace(pair, text="PIPE_V->PIPE_MTE2"), barrier) == ""
+
+
+def test_what_says_where_a_second_row_or_run_lies_is_redundant_for_one() -> None:
+    kernel = COPY.replace(
+        "{\n",
+        """{
+  asc_set_gm2l1_nz_para(1, 1, 8, 0);
+  asc_copy_gm2l1_nd2nz(b, x, 64, l2, ROWS, n, 0, false);
+  asc_fill_l1(b, 0u, {ROWS, uint64_t(n), 3});
+""",
+        1,
+    )
+    for rows, want in (("1", "single burst"), ("n", "")):
+        of = kernel.replace("ROWS", rows)
+        assert places(of, "pitch", "1, 8") == [want] and places(of, "pitch", "8, 0") == [""]
+        assert places(of, "stride", "64, l2") == [want]
+        fills = [redundant.rule(m, of) for m in mutate.schemata(of).mutants if m.kind == "fill"]
+        assert fills == ["", "", want]
+
+
+def test_the_core_of_a_copy_to_both_is_redundant() -> None:
+    for dual, want in ((0, ""), (1, "both cores"), (2, "both cores")):
+        kernel = COPY.replace(
+            "{\n", f"{{\n  asc_copy_l0c2ub(u, c, n, m, 8, 8, 0, static_cast<asc_dual_dst_mode>({dual}), a, b);\n", 1
+        )
+        assert places(kernel, "core", "0, static") == [want]
+
+
+THREADS = """
+__simt_vf__ __launch_bounds__(256) inline void scale(__ubuf__ float* x, int32_t n) {
+  for (int32_t i = threadIdx.x; i < n; i += blockDim.x) x[i] = MORE;
+}
+extern "C" __global__ __vector__ void k(__gm__ float* x, int32_t n) {
+  asc_vf_call<scale>(cce::dim3(256), u, n);
+}
+"""
+
+
+def test_the_number_of_threads_is_redundant_where_they_only_share_a_loop() -> None:
+    assert places(THREADS.replace("MORE", "2"), "threads", "256)") == ["any threads"]
+    for more in ("threadIdx.x", "asc_reduce_add(x[i])", "blockDim.x"):
+        assert places(THREADS.replace("MORE", more), "threads", "256)") == [""]
+    assert places(THREADS.replace("blockDim.x)", "256)").replace("MORE", "2"), "threads", "256)") == [""]
+
+
+def test_the_scratch_of_a_reduction_and_what_is_not_stored() -> None:
+    body = """
+  y = tl::AscendAllReduce<tl::SumOp, 64, 1, 0>::run(y, (&(((__ubuf__ float*)u)[1152])));
+  ((__ubuf__ float*)u)[1152] = y;
+  asc_fill_l1(b + (min(32, n) * 32), 0u, {2, uint64_t(n), 0});
+  asc_fill_l1(b + (n * 32), 0u, {2, uint64_t(n), 0});
+  asc_copy_l0c2gm(x, c, 32, min(32, n), 32, 32, l2, 0, 0, 0, 0, 1, 0, 0);
+"""
+    kernel = COPY.replace("{\n", "{\n" + body, 1)
+    assert places(kernel, "subscript", "1152") == ["scratch", ""]
+    fills = [redundant.rule(m, kernel) for m in mutate.schemata(kernel).mutants if m.kind == "fill"]
+    assert fills == ["not stored", "", "", "", "", ""]
+
+
+def test_a_barrier_between_threads_is_redundant_where_runs_with_the_rule_of_races_raise_nothing() -> None:
+    kernel = COPY.replace("{\n", "{\n  asc_syncthreads();\n", 1)
+    made = mutate.schemata(kernel).mutants
+    assert {redundant.rule(m, kernel) for m in made if m.kind in ("line", "pair")} == {redundant.RACE_FREE}

@@ -7,6 +7,14 @@
 
 #include "machine.h"
 
+#ifdef __SANITIZE_ADDRESS__  // a build for the host's address sanitizer, which knows nothing of this memory
+extern "C" void __asan_poison_memory_region(const volatile void* p, size_t bytes);
+extern "C" void __asan_unpoison_memory_region(const volatile void* p, size_t bytes);
+#else
+static void __asan_poison_memory_region(const volatile void*, size_t) {}
+static void __asan_unpoison_memory_region(const volatile void*, size_t) {}
+#endif
+
 namespace ascsim {
 
 const char* const kPipeNames[kPipes + 1] = {"S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX", "ALL"};
@@ -22,6 +30,7 @@ Arena::Arena(size_t bytes) : bytes_(bytes) {
 Arena::~Arena() {
   for (auto& r : regions_)
     if (r->cells) munmap(r->cells, r->bytes * sizeof(Cell));
+  __asan_unpoison_memory_region(base_, used_);
   munmap(base_, bytes_);
 }
 
@@ -37,6 +46,8 @@ Region* Arena::add(size_t bytes, size_t guard, Space space, Core* core, std::str
   }
   auto r = std::make_unique<Region>();
   r->base = at + pages - held;
+  __asan_poison_memory_region(at, pages - held);
+  __asan_poison_memory_region(r->base + bytes, held - bytes);
   r->bytes = bytes;
   r->space = space;
   r->core = core;

@@ -7,9 +7,9 @@
 #include "memory.h"
 
 // M, K, N <= 4095; any of them 0 does nothing. `zero` starts from zero, `bias` from the bias table, else C is added to.
-// `unit_flag` 2 or 3 makes the copy out of L0C wait for this product by itself (see fixpipe.h). Without
-// `no_gemv` the matrix-vector form is on: M is 1; it changes no result. Products and sums are float32 here, k ascending;
-// the hardware's order of accumulation is not published.
+// `unit_flag` 2 or 3 makes the copy out of L0C wait for this product by itself (see fixpipe.h). Without `no_gemv` the
+// matrix-vector form is on: M is 1; it changes no result. Products and sums are float32 here, k ascending; the
+// hardware's order of accumulation is not published.
 template <class C, class A, class B>
 ASC_API void asc_mmad(C* c, A* a, B* b, uint32_t M, uint32_t K, uint32_t N, int unit_flag, bool no_gemv, bool bias,
                       bool zero) {

@@ -26,8 +26,8 @@ struct Hint {  // a cache hint, taken and ignored
 // Global memory to UB, pipe MTE2: `bursts` runs of `len` bytes whose heads lie src_stride and dst_stride bytes apart.
 // lpad and rpad elements (at most 32 bytes each) are put before and after each burst: the value of asc_set_copy_pad_val
 // if `constant`, else copies of its first element. bursts <= 4095, len <= 2097151, dst 32-byte aligned, dst_stride a
-// multiple of 32 unless equal to len (compact), src aligned to its elements. Bytes between the end of a burst and the next 32-byte line are
-// unspecified afterwards; the model poisons them.
+// multiple of 32 unless equal to len (compact), src aligned to its elements. Bytes between the end of a burst and the
+// next 32-byte line are unspecified afterwards; the model poisons them.
 template <class D, class S>
 ASC_API void asc_copy_gm2ub_align(D* dst, S* src, uint32_t bursts, uint32_t len, uint32_t lpad, uint32_t rpad,
                                   bool constant, ascsim::Hint, uint64_t src_stride, uint64_t dst_stride) {
@@ -73,8 +73,8 @@ ASC_API void asc_copy_gm2l1_dn2nz(D* dst, S* src, uint64_t row_bytes, ascsim::Hi
                                   uint64_t matrix_bytes = 0, bool = false) {
   ascsim::copy_gm2l1((void*)dst, (const void*)src, sizeof(D), row_bytes, N, cols, matrix_bytes, true);
 }
-// Fills L1 on pipe MTE2: `repeat` runs of blk_num 32-byte blocks, dst_gap blocks between them. An integer is the bits of
-// an element, a half or a bfloat16 its value.
+// Fills L1 on pipe MTE2: `repeat` runs of blk_num 32-byte blocks, dst_gap blocks between them. An integer is the bits
+// of an element, a half or a bfloat16 its value.
 template <class T, class V>
 ASC_API void asc_fill_l1(T* dst, V value, asc_fill_value_config f) {
   ascsim::fill_l1((void*)dst, ascsim::bits32(value), sizeof(T), f.repeat, f.blk_num, f.dst_gap);

@@ -16,10 +16,10 @@ struct Mode {  // an enumeration or its number
 }  // namespace ascsim
 
 // L0C to global memory, N columns and M rows. dst_pitch: elements from row to row of the destination (the model refuses
-// fewer than N, where rows would overlap); src_pitch: rows
-// of the tile in L0C (16-element units from one n-block to the next). quant: 0 keeps the type, 1 to half, 16 to
-// bfloat16, and must agree with the destination's type. relu 1: negative values become 0. unit_flag 2 or 3: waits for
-// the products of the same flag mode issued before. Only nz2nd (row-major output) is modelled. N <= 4095.
+// fewer than N, where rows would overlap); src_pitch: rows of the tile in L0C (16-element units from one n-block to the
+// next). quant: 0 keeps the type, 1 to half, 16 to bfloat16, and must agree with the destination's type. relu 1:
+// negative values become 0. unit_flag 2 or 3: waits for the products of the same flag mode issued before. Only nz2nd
+// (row-major output) is modelled. N <= 4095.
 template <class D, class S>
 ASC_API void asc_copy_l0c2gm(D* dst, S* src, uint32_t N, uint32_t M, uint32_t dst_pitch, uint32_t src_pitch,
                              ascsim::Hint, ascsim::Mode<asc_unit_flag_mode> unit_flag,

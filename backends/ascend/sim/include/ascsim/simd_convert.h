@@ -37,7 +37,7 @@ ASC_API void count_values(vector_u16& d, vector_u8 s, const vmask& m, int base, 
 }
 }  // namespace ascsim
 
-// d + a * b, and d * a + b, with one rounding; lanes whose mask is off become zero or, merging, stay.
+// vmula: d + a * b, and vmadd: d * a + b, with one rounding; lanes whose mask is off become zero or, merging, stay.
 template <class T, class M>
 ASC_API void vmula(ascsim::vreg<T>& d, ascsim::vreg<T> a, ascsim::vreg<T> b, const vector_bool& m, M) {
   for (int i = 0; i < ascsim::vreg<T>::N; i++)
@@ -50,8 +50,8 @@ ASC_API void vmadd(ascsim::vreg<T>& d, ascsim::vreg<T> a, ascsim::vreg<T> b, con
     d.v[i] = ascsim::act<T>(m, i) ? T(std::fma(float(d.v[i]), float(a.v[i]), float(b.v[i])))
                                   : (M::value == 111 ? d.v[i] : T(0));
 }
-// Conversion. To a narrower type the results go to one of every two lanes (PART_EVEN, PART_ODD) or four (PART_P0 to
-// P3); to a wider one they come from there. Integers saturate, NaN becomes 0.
+// vcvt: conversion. To a narrower type the results go to one of every two lanes (PART_EVEN, PART_ODD) or four (PART_P0
+// to P3); to a wider one they come from there. Integers saturate, NaN becomes 0.
 template <class D, class S, class... C>
 ASC_API void vcvt(ascsim::vreg<D>& d, ascsim::vreg<S> s, const vector_bool& m, C...) {
   constexpr int part = ascsim::control<C...>(180, 193, 180);
@@ -73,7 +73,8 @@ ASC_API void vcvt(ascsim::vreg<D>& d, ascsim::vreg<S> s, const vector_bool& m, C
   }
   d = r;
 }
-// Products of 32-bit lanes as low and high halves; sums and differences with carry masks.
+// asc_mull: products of 32-bit lanes as low and high halves. asc_add and asc_sub with a mask as their second result,
+// asc_addc and asc_subc with one in as well: sums and differences with carries.
 template <class T>
 ASC_API void asc_mull(ascsim::vreg<T>& lo, ascsim::vreg<T>& hi, ascsim::vreg<T> a, ascsim::vreg<T> b,
                       const vector_bool& m) {
@@ -131,7 +132,8 @@ ASC_API void asc_subc(vector_bool& c, vector_u32& d, vector_u32 a, vector_u32 b,
   c = r;
 }
 
-// How many bytes have each value (or at most that value): of 0 to 127, and of 128 to 255; added to d.
+// asc_frequency_histogram_bin0 and _bin1: how many bytes have each value of 0 to 127, and of 128 to 255; the forms in
+// `cumulative`: at most that value. Added to d.
 ASC_API void asc_frequency_histogram_bin0(vector_u16& d, vector_u8 s, const vector_bool& m) {
   ascsim::count_values(d, s, m, 0, false);
 }

@@ -2,7 +2,9 @@
 #pragma once
 #include "simd_registers.h"
 
-// Two registers, or a register and a scalar (`_scalar`), lane by lane; lanes whose mask is off become zero.
+// Two registers, or a register and a scalar (`_scalar`), lane by lane; lanes whose mask is off become zero. asc_add,
+// asc_sub and asc_mul wrap around for integers; asc_div is for floats; asc_max and asc_min take the larger and smaller,
+// asc_abs_sub the distance |a - b|; asc_and, asc_or and asc_xor go bit by bit.
 #define ASCSIM_BIN(NAME, EXPR)                                                                                      \
   template <class T>                                                                                                \
   ASC_API void NAME(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, const ascsim::vreg<T>& b, const vector_bool& m) { \
@@ -30,7 +32,8 @@ ASCSIM_BOTH(asc_add, x + y)
 ASCSIM_BOTH(asc_sub, x - y) ASCSIM_BOTH(asc_mul, x* y) ASCSIM_BIN(asc_div, x / y) ASCSIM_BOTH(asc_max, (x > y ? x : y))
     ASCSIM_BOTH(asc_min, (x < y ? x : y)) ASCSIM_BIN(asc_and, x& y) ASCSIM_BIN(asc_or, x | y) ASCSIM_BIN(asc_xor, x ^ y)
         ASCSIM_BIN(asc_abs_sub, (x > y ? x - y : y - x))
-    // Shifts by lane.
+    // asc_shiftleft and asc_shiftright: each lane by the number of bits in that lane of b, or by one number
+    // (`_scalar`); to the right with the sign of signed lanes.
     template <class T, class U>
     ASC_API
     void asc_shiftleft(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, const ascsim::vreg<U>& b, const vector_bool& m) {
@@ -47,7 +50,9 @@ ASC_API void asc_shiftright(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, const 
 }
 ASCSIM_BINS(asc_shiftleft_scalar, x << y)
 ASCSIM_BINS(asc_shiftright_scalar, x >> y)
-// One register, lane by lane. Logarithm, exponential and square root are those of the host here.
+// One register, lane by lane: asc_ln the natural logarithm, asc_sqrt, asc_exp (those of the host here), asc_abs,
+// asc_neg, asc_relu (negative to zero), asc_not (all bits), asc_leakyrelu and asc_prelu (negative times a scalar, or
+// times that lane of b), asc_exp_sub exp(a - b).
 #define ASCSIM_UN(NAME, EXPR)                                                             \
   template <class T>                                                                      \
   ASC_API void NAME(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, const vector_bool& m) { \
@@ -69,7 +74,7 @@ ASCSIM_BINS(asc_shiftright_scalar, x >> y)
 }
 ASCSIM_BIN(asc_prelu, (x > T(0) ? x : T(x * y)))
 ASCSIM_BIN(asc_exp_sub, std::exp(float(x) - float(y)))
-// d = d * a + b and d = a * s + d, with one rounding.
+// asc_madd: d = d * a + b; asc_axpy: d = a * s + d; with one rounding. Lanes whose mask is off become zero.
 template <class T>
 ASC_API void asc_madd(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, const ascsim::vreg<T>& b, const vector_bool& m) {
   ascsim::vreg<T> r;
@@ -82,7 +87,8 @@ ASC_API void asc_axpy(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, S s, const v
   for (int i = 0; i < ascsim::vreg<T>::N; i++)
     d.v[i] = ascsim::act<T>(m, i) ? T(std::fma(float(a.v[i]), float(s), float(d.v[i]))) : T(0);
 }
-// Comparisons: a mask of lanes; off where the mask is off.
+// Comparisons of two registers, or with a scalar (`_scalar`): a mask of the lanes where a is equal to b (eq), not equal
+// (ne), greater (gt), greater or equal (ge), less (lt), less or equal (le); off where the mask is off.
 #define ASCSIM_CMP(NAME, op)                                                                                          \
   template <class T>                                                                                                  \
   ASC_API void asc_##NAME(vector_bool& d, const ascsim::vreg<T>& a, const ascsim::vreg<T>& b, const vector_bool& m) { \
@@ -98,7 +104,7 @@ ASC_API void asc_axpy(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, S s, const v
   }
 ASCSIM_CMP(eq, ==)
 ASCSIM_CMP(ne, !=) ASCSIM_CMP(gt, >) ASCSIM_CMP(ge, >=) ASCSIM_CMP(lt, <) ASCSIM_CMP(le, <=)
-    // a where the mask is on, else b.
+    // asc_select: a where the mask is on, else b.
     template <class T>
     ASC_API
     void asc_select(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, const ascsim::vreg<T>& b, const vector_bool& m) {
@@ -106,7 +112,8 @@ ASCSIM_CMP(ne, !=) ASCSIM_CMP(gt, >) ASCSIM_CMP(ge, >=) ASCSIM_CMP(lt, <) ASCSIM
   for (int i = 0; i < ascsim::vreg<T>::N; i++) r.v[i] = ascsim::act<T>(m, i) ? a.v[i] : b.v[i];
   d = r;
 }
-// One value in every lane: a scalar, the lowest lane, the highest lane; and counting up or down from a scalar.
+// One value in every lane whose mask is on, zero elsewhere: a scalar (asc_duplicate_scalar), the lowest lane of a
+// (asc_duplicate), the highest (asc_duplicate_highest). asc_arange: s + i in lane i; asc_arange_descend: s + N - 1 - i.
 template <class T, class S>
 ASC_API void asc_duplicate_scalar(ascsim::vreg<T>& d, S s, const vector_bool& m) {
   for (int i = 0; i < ascsim::vreg<T>::N; i++) d.v[i] = ascsim::act<T>(m, i) ? T(s) : T(0);
@@ -129,8 +136,9 @@ template <class T, class S>
 ASC_API void asc_arange_descend(ascsim::vreg<T>& d, S s) {
   for (int i = 0; i < ascsim::vreg<T>::N; i++) d.v[i] = T(T(s) + T(ascsim::vreg<T>::N - 1 - i));
 }
-// Over all active lanes, the result in lane 0, the rest zero. Sums of float32 go as a binary tree of neighbours; the
-// largest and smallest have the index of their first occurrence in lane 1.
+// asc_reduce_sum, asc_reduce_max, asc_reduce_min: over all active lanes, the result in lane 0, the rest zero. A sum may
+// be of a wider type. Sums of float32 go as a binary tree of neighbours; the largest and smallest have the index of
+// their first occurrence in lane 1.
 template <class D, class T>
 ASC_API void asc_reduce_sum(ascsim::vreg<D>& d, const ascsim::vreg<T>& a, const vector_bool& m) {
   ascsim::vreg<D> r{};
@@ -183,7 +191,7 @@ ASC_API void asc_reduce_min(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, const 
   }
   d = r;
 }
-// The same within each 32-byte block: block g to lane g.
+// asc_reduce_sum_datablock and its like: the same within each 32-byte block, block g to lane g; no index.
 #define ASCSIM_DB(NAME, INIT, STEP)                                                       \
   template <class T>                                                                      \
   ASC_API void NAME(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, const vector_bool& m) { \
@@ -206,7 +214,7 @@ ASC_API void asc_reduce_min(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, const 
   }
 ASCSIM_DB(asc_reduce_sum_datablock, 0, s + x)
 ASCSIM_DB(asc_reduce_max_datablock, 0, (x > s ? x : s)) ASCSIM_DB(asc_reduce_min_datablock, 0, (x < s ? x : s))
-    // Sums of neighbours, in the lower half.
+    // asc_pair_reduce_sum: lanes 2 i and 2 i + 1 added into lane i; the upper half becomes zero.
     template <class T>
     ASC_API void asc_pair_reduce_sum(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, const vector_bool& m) {
   ascsim::vreg<T> r{};
@@ -214,7 +222,8 @@ ASCSIM_DB(asc_reduce_max_datablock, 0, (x > s ? x : s)) ASCSIM_DB(asc_reduce_min
     r.v[i] = T((ascsim::act<T>(m, 2 * i) ? a.v[2 * i] : T(0)) + (ascsim::act<T>(m, 2 * i + 1) ? a.v[2 * i + 1] : T(0)));
   d = r;
 }
-// Active lanes moved together at the bottom; and, per lane, how many active lanes lie below it.
+// asc_squeeze: active lanes moved together at the bottom, zeros above. asc_unsqueeze: in each lane, how many active
+// lanes lie below it.
 template <class T>
 ASC_API void asc_squeeze(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, const vector_bool& m) {
   ascsim::vreg<T> r{};
@@ -233,7 +242,8 @@ ASC_API void asc_unsqueeze(ascsim::vreg<T>& d, const vector_bool& m) {
   }
   d = r;
 }
-// Lanes of two registers in turn, and back.
+// asc_intlv: lanes of a and b in turn, the lower halves to d0, the upper to d1. asc_deintlv: the even lanes of a and b
+// behind it to d0, the odd ones to d1.
 template <class T>
 ASC_API void asc_intlv(ascsim::vreg<T>& d0, ascsim::vreg<T>& d1, ascsim::vreg<T> a, ascsim::vreg<T> b) {
   constexpr int N = ascsim::vreg<T>::N;
@@ -259,7 +269,8 @@ ASC_API void asc_deintlv(ascsim::vreg<T>& d0, ascsim::vreg<T>& d1, ascsim::vreg<
   d0 = x;
   d1 = y;
 }
-// Lower half of each lane, packed into the lower or upper half of the register; and lanes widened from there.
+// asc_pack_to_low, asc_pack_to_high: the lower half of each lane, packed into the lower or upper half of the register,
+// zeros elsewhere. asc_unpack_lower, asc_unpack_upper: lanes of the lower or upper half, widened.
 template <class D, class S>
 ASC_API void asc_pack_to_low(ascsim::vreg<D>& d, const ascsim::vreg<S>& a) {
   static_assert(sizeof(S) == 2 * sizeof(D));

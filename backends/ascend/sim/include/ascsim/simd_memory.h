@@ -2,8 +2,8 @@
 #pragma once
 #include "simd_registers.h"
 
-// UB to a register, `off` elements from s. Plain: 256 bytes at a multiple of 32. `_postupdate` forms read at s and add
-// off to it afterwards.
+// UB to a register, `off` elements from s. asc_loadalign: 256 bytes at a multiple of 32. Forms in `_postupdate` read at
+// s and add off to it afterwards.
 template <class T>
 ASC_API void asc_loadalign(ascsim::vreg<T>& d, T* s, int64_t off) {
   ascsim::check_ub(s + off, 256, 32, "asc_loadalign");
@@ -14,7 +14,8 @@ ASC_API void asc_loadalign_postupdate(ascsim::vreg<T>& d, T*& s, int32_t off) {
   asc_loadalign(d, s, 0);
   s += off;
 }
-// One element in every lane; one 32-byte block in every block; eight elements, one for each block.
+// asc_loadalign_brc_elem: one element in every lane; asc_loadalign_brc_datablock: one 32-byte block in every block;
+// asc_loadalign_brc_elem2datablock: eight elements, one for each block.
 template <class T>
 ASC_API void asc_loadalign_brc_elem(ascsim::vreg<T>& d, T* s, int64_t off) {
   ascsim::check_ub(s + off, sizeof(T), sizeof(T), "asc_loadalign_brc_elem");
@@ -48,7 +49,8 @@ ASC_API void asc_loadalign_brc_elem2datablock_postupdate(ascsim::vreg<T>& d, T*&
   asc_loadalign_brc_elem2datablock(d, s, 0);
   s += off;
 }
-// Each element twice; every second element; elements in every second or fourth lane with zeros between.
+// asc_loadalign_upsample: each element twice; asc_loadalign_downsample: every second element; asc_loadalign_unpack and
+// asc_loadalign_unpack4: elements in every second or fourth lane with zeros between.
 template <class T>
 ASC_API void asc_loadalign_upsample(ascsim::vreg<T>& d, T* s, int64_t off) {
   ascsim::check_ub(s + off, 128, 32, "asc_loadalign_upsample");
@@ -95,7 +97,7 @@ ASC_API void asc_loadalign_unpack4_postupdate(ascsim::vreg<T>& d, T*& s, int32_t
   asc_loadalign_unpack4(d, s, 0);
   s += off;
 }
-// 512 bytes, elements dealt to two registers in turn.
+// asc_loadalign_deintlv: 512 bytes, elements dealt to two registers in turn.
 template <class T>
 ASC_API void asc_loadalign_deintlv(ascsim::vreg<T>& a, ascsim::vreg<T>& b, T* s, int64_t off = 0) {
   ascsim::check_ub(s + off, 512, 32, "asc_loadalign_deintlv");
@@ -104,8 +106,9 @@ ASC_API void asc_loadalign_deintlv(ascsim::vreg<T>& a, ascsim::vreg<T>& b, T* s,
     b.v[i] = s[off + 2 * i + 1];
   }
 }
-// Active lanes of a register to UB, at a multiple of 32 bytes; the first lane only; the lower half or quarter of each
-// lane, packed.
+// asc_storealign: active lanes of a register to UB, at a multiple of 32 bytes. asc_storealign_1st: the first lane only,
+// at a multiple of its size. asc_storealign_pack, asc_storealign_pack_quarter: the lower half or quarter of each lane,
+// packed.
 template <class T>
 ASC_API void asc_storealign(T* d, const ascsim::vreg<T>& a, int64_t off, const vector_bool& m) {
   ascsim::check_ub(d + off, sizeof(T), 32, "asc_storealign");
@@ -139,7 +142,8 @@ ASC_API void asc_storealign_pack_quarter(T* d, const ascsim::vreg<T>& a, int64_t
       std::memcpy(p + i, &a.v[i], 1);
     }
 }
-// Block by block: 32-byte block g to base + g * blk blocks. The updating form then adds rep blocks to base.
+// asc_storealign with strides, block by block: 32-byte block g to base + g * blk blocks. asc_storealign_postupdate then
+// adds rep blocks to base; its form with an offset stores at base and adds off elements.
 template <class T>
 ASC_API void ascsim_store_blocks(T* base, const ascsim::vreg<T>& a, uint16_t blk, const vector_bool& m) {
   constexpr int W = 32 / sizeof(T);
@@ -165,7 +169,8 @@ ASC_API void asc_storealign_postupdate(T*& base, const ascsim::vreg<T>& a, int32
   asc_storealign(base, a, 0, m);
   base += off;
 }
-// Masks from and to UB, one bit per byte of a register; off in bytes.
+// asc_loadalign and asc_storealign of masks, one bit per byte of a register; off in bytes; the forms in `_upsample`,
+// `_downsample` and `_pack` with each bit twice, or every second.
 ASC_API void asc_loadalign(vector_bool& d, uint32_t* s, int32_t off) {
   ascsim::check_ub((uint8_t*)s + off, 32, 32, "mask in UB");
   for (int i = 0; i < 256; i++) d.b[i] = (((uint8_t*)s)[off + i / 8] >> (i % 8)) & 1;
@@ -190,7 +195,8 @@ ASC_API void asc_storealign_pack(uint32_t* s, vector_bool a, int32_t off) {
   std::memset(p, 0, 16);
   for (int i = 0; i < 128; i++) p[i / 8] |= a.b[2 * i] << (i % 8);
 }
-// Elements by index from UB, from a register, and back to UB; 32-byte blocks by byte offset.
+// asc_gather: elements by index from UB, or from a register; asc_scatter: active lanes to UB by index;
+// asc_gather_datablock: 32-byte blocks of UB by byte offset.
 template <class T, class I>
 ASC_API void asc_gather(ascsim::vreg<T>& d, T* base, const ascsim::vreg<I>& ix, const vector_bool& m) {
   for (int i = 0; i < ascsim::vreg<T>::N && i < ascsim::vreg<I>::N; i++) {

@@ -138,16 +138,18 @@ ASC_API void mask_deinterleave(vmask& d0, vmask& d1, vmask a, vmask b) {
 }
 }  // namespace ascsim
 
-// A mask for lanes of 8, 16 or 32 bits, by pattern.
+// asc_create_mask_b8, _b16, _b32: a mask for lanes of 8, 16 or 32 bits, by pattern.
 ASC_API vector_bool asc_create_mask_b8(int pattern) { return ascsim::pattern_mask(1, pattern); }
 ASC_API vector_bool asc_create_mask_b16(int pattern) { return ascsim::pattern_mask(2, pattern); }
 ASC_API vector_bool asc_create_mask_b32(int pattern) { return ascsim::pattern_mask(4, pattern); }
-// A mask of the first `count` lanes; count is lowered by the lanes of a register, down to zero.
+// asc_update_mask_b8, _b16, _b32: a mask of the first `count` lanes; count is lowered by the lanes of a register, down
+// to zero.
 ASC_API vector_bool asc_update_mask_b8(uint32_t& count) { return ascsim::count_mask(1, count); }
 ASC_API vector_bool asc_update_mask_b16(uint32_t& count) { return ascsim::count_mask(2, count); }
 ASC_API vector_bool asc_update_mask_b32(uint32_t& count) { return ascsim::count_mask(4, count); }
 
-// Logic of masks under a mask: where it is off the result is off (asc_select: b).
+// asc_and, asc_or, asc_xor, asc_not, asc_select of masks under a mask: where it is off the result is off (asc_select:
+// b).
 #define ASCSIM_MASK_OP(NAME, EXPR)                                                                      \
   ASC_API void NAME(vector_bool& d, const vector_bool& a, const vector_bool& b, const vector_bool& m) { \
     for (int i = 0; i < 256; i++) {                                                                     \
@@ -165,7 +167,7 @@ ASC_API void asc_not(vector_bool& d, const vector_bool& a, const vector_bool& m)
 ASC_API void asc_select(vector_bool& d, const vector_bool& a, const vector_bool& b, const vector_bool& m) {
   for (int i = 0; i < 256; i++) d.b[i] = m.b[i] ? a.b[i] : b.b[i];
 }
-// Every second bit to the lower or upper half, and back.
+// asc_pack_to_low, asc_pack_to_high: every second bit to the lower or upper half; asc_unpack_lower, _upper: back.
 ASC_API void asc_pack_to_low(vector_bool& d, const vector_bool& a) {
   vector_bool r{};
   for (int i = 0; i < 128; i++) r.b[i] = a.b[2 * i];
@@ -186,7 +188,7 @@ ASC_API void asc_unpack_upper(vector_bool& d, const vector_bool& a) {
   for (int i = 0; i < 128; i++) r.b[2 * i] = a.b[128 + i];
   d = r;
 }
-// Lanes of two masks in turn, and back.
+// asc_intlv_b8 and its like: lanes of two masks in turn; asc_deintlv_b8: back.
 #define ASCSIM_MASK_LACE(S, W)                                                                 \
   ASC_API void asc_intlv_##S(vector_bool& a, vector_bool& b, vector_bool c, vector_bool d) {   \
     ascsim::mask_interleave<W>(a, b, c, d);                                                    \
@@ -198,6 +200,6 @@ ASCSIM_MASK_LACE(b8, 1)
 ASCSIM_MASK_LACE(b16, 2)
 ASCSIM_MASK_LACE(b32, 4)
 #undef ASCSIM_MASK_LACE
-// Orders accesses to UB within a SIMD function; the model executes them in order.
+// asc_mem_bar: orders accesses to UB within a SIMD function; the model executes them in order.
 template <class T>
 ASC_API void asc_mem_bar(T) {}

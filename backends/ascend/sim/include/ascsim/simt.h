@@ -64,8 +64,10 @@ ASC_API void asc_vf_call(A0 first, A... args) {
 // Every thread of the launch waits for all others; what they wrote before is seen after.
 ASC_API void asc_syncthreads() { ascsim::thread_barrier(); }
 
-// Exchanges within a warp, in groups of `width` threads (a power of 2 up to 32). All 32 threads take part; a source
-// outside the group gives back the own value. They order no memory.
+// Exchanges within a warp, in groups of `width` threads (a power of 2 up to 32): the value of the thread whose number
+// is this one's xor `mask` (asc_shfl_xor), `by` above it (asc_shfl_down), `by` below it (asc_shfl_up), or `lane` of the
+// group (asc_shfl). All 32 threads take part; a source outside the group gives back the own value. They order no
+// memory.
 template <class T>
 ASC_API T asc_shfl_xor(T v, int mask, int width = 32) {
   return ascsim::collective(ascsim::Warp::shfl_xor, v, ascsim::grouped(mask, width));
@@ -82,11 +84,12 @@ template <class T>
 ASC_API T asc_shfl(T v, int lane, int width = 32) {
   return ascsim::collective(ascsim::Warp::shfl, v, ascsim::grouped(lane, width));
 }
-// Bit i: whether thread i of the warp has a non-zero value.
+// asc_ballot, bit i: whether thread i of the warp has a non-zero value.
 ASC_API uint32_t asc_ballot(int predicate) {
   return uint32_t(ascsim::collective<int>(ascsim::Warp::ballot, predicate != 0));
 }
-// Sum, largest, smallest over the warp, the same for every thread. Float sums go in order of the thread here.
+// asc_reduce_add, _max, _min: sum, largest, smallest over the warp, the same for every thread. Float sums go in order
+// of the thread here.
 ASC_API float asc_reduce_add(float v) { return ascsim::collective(ascsim::Warp::add_f, v); }
 ASC_API int32_t asc_reduce_add(int32_t v) { return ascsim::collective(ascsim::Warp::add_i, v); }
 ASC_API uint32_t asc_reduce_add(uint32_t v) { return ascsim::collective(ascsim::Warp::add_i, v); }
@@ -97,7 +100,8 @@ ASC_API float asc_reduce_min(float v) { return ascsim::collective(ascsim::Warp::
 ASC_API int32_t asc_reduce_min(int32_t v) { return ascsim::collective(ascsim::Warp::min_i, v); }
 ASC_API uint32_t asc_reduce_min(uint32_t v) { return ascsim::collective(ascsim::Warp::min_u, v); }
 
-// Atomic updates of UB or global memory; each returns the value before it.
+// Atomic updates of UB or global memory; each returns the value before it: add, subtract, the larger, the smaller, put
+// `v` there (asc_atomic_exch), put `value` there if `expected` is (asc_atomic_cas).
 template <class T, class U>
 ASC_API T asc_atomic_add(T* p, U v) {
   ascsim::atomic_access(p, sizeof(T), "asc_atomic_add");
