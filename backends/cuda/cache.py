@@ -95,6 +95,12 @@ def source_digest(kernel: Any) -> str:
 
 
 class _Finder(DependenciesFinder):  # type: ignore[misc]
+    def _update_hash(self, func: Any) -> None:
+        # Before Triton 3.6 looks at what constants the helper reads, which it knows only then: a digest would depend on
+        # whether another kernel with that helper came first.
+        func.cache_key  # noqa: B018
+        super()._update_hash(func)
+
     def record_reference(self, val: Any, var_dict: Any = None, name: Any = None) -> None:
         if var_dict is None and isinstance(val, triton.language.constexpr):
             self.hasher.update(repr(_plain(val)).encode())
@@ -128,6 +134,8 @@ def _plain(value: Any) -> Any:
 def load(name: str, where: Path | None = None) -> Binary | None:
     """The binary of an entry; None where there is none. A damaged one is removed with a warning."""
     entry = (where or folder()) / name
+    if not entry.exists():
+        return None  # looked for first: one that appears meanwhile is not damaged
     try:
         facts = json.loads((entry / "entry.json").read_text(encoding="utf-8"))
         cubin = (entry / "kernel.cubin").read_bytes()
@@ -137,8 +145,6 @@ def load(name: str, where: Path | None = None) -> Binary | None:
             return found
         problem = "its digest is another"
     except (FileNotFoundError, NotADirectoryError):
-        if not entry.exists():
-            return None
         problem = "a part is missing"
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         problem = f"{type(error).__name__}: {error}"

@@ -117,6 +117,18 @@ def keys() -> object:
     return found, [cache.key(scale, *arguments) for arguments in changed]
 
 
+def order() -> object:
+    """The name of the entry of `scale`, in a module whose helper was looked at before and in one where it was not."""
+    found = []
+    for first in ("scale", "double"):
+        spec = importlib.util.spec_from_file_location("again", __file__)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        assert getattr(module, first).cache_key
+        found.append(cache.key(module.scale, {"n": "i32"}, {"BLOCK": 128}, {}, 90))
+    return found
+
+
 def frozen() -> object:
     """Nothing compiles in `no_compile`, a known signature still runs."""
     scale[(1,)](X, None, OUT, 5, 1)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import cuda_children
+import cuda_resources
 
 pytest.importorskip("triton")
 
@@ -41,6 +42,16 @@ def test_an_entry_is_named_by_what_the_kernel_is_made_of(tmp_path: Path) -> None
     assert files[0] == files[1], "lines and places take no part"
     assert len(set(files[1:])) == 4
     assert len({files[0], *changed}) == 7, "types, constants (True is not 1), options and the chip do"
+
+
+@pytest.mark.parametrize("triton", [None, *cuda_resources.OTHER])
+def test_a_name_does_not_depend_on_what_was_looked_at_before(triton: str | None, tmp_path: Path) -> None:
+    """Triton 3.6 merges a helper's constants only if it met the helper before."""
+    first = cuda_resources.OTHER.get(triton or "")
+    if first is not None and not (first / "triton").is_dir():
+        pytest.skip(f"Triton {triton} is not in {first}: .ci/triton36.sh installs it")
+    one, other = cuda_children.run(CASES, "order", cache=tmp_path, first=first)
+    assert one == other
 
 
 def test_a_cache_that_cannot_be_written_is_warned_of(tmp_path: Path) -> None:
