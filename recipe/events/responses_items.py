@@ -12,6 +12,7 @@ from ..json_text import parse_json
 
 _STRING_PART = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*')
 
+_SPACE = re.compile(r"[ \t\n\f\r]+")
 _LONGEST_ESCAPE = len("\\u0000")
 
 
@@ -176,18 +177,22 @@ class Call(Item):
 class CustomCall(Item):
     """A call of a custom tool, whose input is plain text: the string parameter `input`, if it comes first.
 
+    ASCII white space may stand where JSON lets white space stand.
+
     Other arguments become the input as they are, lest they are lost.
     """
 
     delta_name = "response.custom_tool_call_input.delta"
 
-    _EXPECTED = '{"input": "'
+    _EXPECTED = '{"input":"'
+    _SPACES = (1, 8, 9)  # places in what is expected where there may be white space
 
     def __init__(self, prefix: str, index: int, call_id: str, name: str) -> None:
         super().__init__(prefix, index)
         self._call_id = call_id
         self._name = name
-        self._waiting = ""  # arguments that may still begin as expected
+        self._waiting: list[str] = []  # arguments that may still begin as expected
+        self._met = 0  # characters of what is expected that they have
         self._escape = ""  # an escape that is not complete
         self._state = "waiting"  # then "text", then "over"; or "raw"
 
@@ -199,14 +204,27 @@ class CustomCall(Item):
         elif self._state == "raw":
             yield text
         elif self._state == "waiting":
-            self._waiting += text
-            if self._waiting.startswith(self._EXPECTED):
+            self._waiting.append(text)
+            end = self._expect(text)
+            if self._met == len(self._EXPECTED):
                 self._state = "text"
-                text, self._waiting = self._waiting[len(self._EXPECTED) :], ""
-                yield from self._read_text(text)
-            elif not self._EXPECTED.startswith(self._waiting):
+                self._waiting.clear()
+                yield from self._read_text(text[end:])
+            elif end < len(text):
                 self._state = "raw"
-                yield self._waiting
+                yield "".join(self._waiting)
+
+    def _expect(self, text: str) -> int:
+        """Reads on in what is expected; how much of the text was read."""
+        end = 0
+        while self._met < len(self._EXPECTED):
+            if self._met in self._SPACES and (space := _SPACE.match(text, end)):
+                end = space.end()
+            if text[end : end + 1] != self._EXPECTED[self._met]:
+                break
+            self._met += 1
+            end += 1
+        return end
 
     def _read_text(self, text: str) -> Iterator[str]:
         """The text that a part of a JSON string stands for, up to the quote that ends the string."""
@@ -221,7 +239,7 @@ class CustomCall(Item):
 
     def last_pieces(self) -> Iterator[str]:
         if self._state == "waiting" and self._waiting:
-            yield self._waiting
+            yield "".join(self._waiting)
 
     def begun(self) -> dict[str, Any]:
         return self.ended("in_progress")

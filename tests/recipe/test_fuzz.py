@@ -98,6 +98,21 @@ FOUND: list[Case] = [
         "chunks": [["tokens", [1718]], ["tokens", [128825]], " calls>", 'invoke name="f"'],
         "tokenizer": "v4",
     },
+    # White space in the arguments of a custom tool, before it is known whether they have its input.
+    *(
+        {
+            "kind": "stream",
+            "protocol": "responses",
+            "model_version": "v4",
+            "request": {"tools": [{"type": "custom", "name": "f"}], "input": "q"},
+            "parsing_options": {},
+            "chunks": [
+                ["text", f'<｜DSML｜invoke name="f"><｜DSML｜parameter name={chunk}'] if not place else ["text", chunk]
+                for place, chunk in enumerate(chunks)
+            ],
+        }
+        for chunks in (("\n",), ("\n", "\f"), ("\x0b",), ('\n"input"', "\t", ' string="true">a"b'), ("\r", "x"))
+    ),
     # Names of custom and server tools are no concern of the names of functions.
     {"protocol": "responses", "extra": [], "request": {"input": "q", "tools": [{"type": "custom", "name": "zz"}]}},
 ]
