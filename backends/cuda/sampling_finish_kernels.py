@@ -68,6 +68,25 @@ def _measure(listed, z_row, entries, n, largest, rate, t, CAP: tl.constexpr, BLO
 
 
 @jit
+def _measure_row(z_row, largest, rate, t, V: tl.constexpr, BLOCK: tl.constexpr):
+    """As `_measure` of the whole row; and the highest key that is at most t, and the lowest above it (int64)."""
+    count = tl.zeros((BLOCK,), tl.int32)
+    mass = tl.zeros((BLOCK,), tl.int64)
+    below = tl.full((BLOCK,), _NEVER, tl.int64)
+    above = tl.full((BLOCK,), _FAR, tl.int64)
+    for begin in range(0, V, BLOCK):
+        at = begin + tl.arange(0, BLOCK)
+        z = tl.load(z_row + at, mask=at < V, other=-float("inf"))
+        key = order_key(z).to(tl.int64)
+        over = key > t
+        count += over.to(tl.int32)
+        mass += tl.where(over, weights(z, largest, rate), 0)
+        below = tl.maximum(below, tl.where(over, _NEVER, key))
+        above = tl.minimum(above, tl.where(over, key, _FAR))
+    return tl.sum(count, 0).to(tl.int64), tl.sum(mass, 0), tl.max(below, 0), tl.min(above, 0)
+
+
+@jit
 def _lowest(listed, z_row, entries, n, largest, rate, t, CAP: tl.constexpr, BLOCK: tl.constexpr):
     """The lowest key that is at least t."""
     found = tl.full((BLOCK,), _FAR, tl.int64)
@@ -99,13 +118,23 @@ def _search(
     listed, z_row, entries, n, largest, rate, base_count, base_mass, low, high, most, limit, light,
     V: tl.constexpr, CAP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Threshold key, last id, number and weight of the kept prefix. F(high) holds; F(low) does not."""
+    """Threshold key, last id, number and weight of the kept prefix. F(high) holds; F(low) does not.
+
+    In a whole row, where a pass is long, each step goes on to the next key that some token has: F changes at those, and
+    at `light`, alone. So a row of a few values, as lists overflow with, takes a few passes.
+    """
     while high - low > 1:
         middle = (low + high) >> 1
-        count, mass = _measure(listed, z_row, entries, n, largest, rate, middle, CAP, BLOCK)
+        below, above = middle, middle + 1
+        if listed:
+            count, mass = _measure(True, z_row, entries, n, largest, rate, middle, CAP, BLOCK)
+        else:
+            count, mass, below, above = _measure_row(z_row, largest, rate, middle, V, BLOCK)
         kept = (base_count + count < most) & (base_mass + mass <= limit) & (middle > light)
-        high = tl.where(kept, middle, high)
-        low = tl.where(kept, low, middle)
+        down = tl.maximum(tl.maximum(below, light + 1), low + 1)
+        up = tl.minimum(above, high) - 1
+        high = tl.where(kept, down, high)
+        low = tl.where(kept, low, up)
     t = _lowest(listed, z_row, entries, n, largest, rate, high, CAP, BLOCK)
     count, mass = _measure(listed, z_row, entries, n, largest, rate, t, CAP, BLOCK)
     count += base_count
@@ -192,10 +221,19 @@ def selection(
                     listed = first & (beyond | all_of_it)
                 listed = listed & ((light <= low) | (heavier > 0))
             n = tl.where(listed, n, V)
-            base_count = tl.where(listed, base_count, 0)
-            base_mass = tl.where(listed, base_mass, 0)
-            low = tl.where(listed, low, _NEVER)
-            high = tl.where(listed, high, order >> 32)
+            if not listed:
+                # What the bracket is good for is known of its upper end, and asked of the lower one.
+                good = (base_count < most) & (base_mass <= limit) & (high > light) & (not FORCED)
+                if good:
+                    count_low, mass_low, unused_below, unused_above = _measure_row(z_row, largest, rate, low, V, BLOCK)
+                    holds = (count_low >= most) | (mass_low > limit) | (low <= light)
+                    high = tl.where(holds, high, low)
+                    low = tl.where(holds, low, _NEVER)
+                else:
+                    high = order >> 32
+                    low = tl.full((), _NEVER, tl.int64)
+                base_count = tl.full((), 0, tl.int64)
+                base_mass = tl.full((), 0, tl.int64)
             if FORCED:
                 pool_t, pool_last, pool_count, weight_of_pool = _search(
                     listed, z_row, entries, n, largest, rate, base_count, base_mass, low, high, pool, _NO_LIMIT,
