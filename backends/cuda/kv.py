@@ -8,6 +8,7 @@ from torch import Tensor
 from ...hal.registry import Signature, Supports
 from ...ops.layouts import FP8_32, LAYOUTS, RecordLayout, entries_per_page
 from . import kv_kernels as device
+from . import tuning
 from .register import kernel
 from .strides import alignment, power_of_two
 
@@ -39,6 +40,23 @@ def rows_per_program(width: int) -> int:
     return max(1, 2048 // power_of_two(width))
 
 
+def by_rows(name: str, *dims: str) -> tuning.Tunable:
+    """The choices of a kernel that takes BLOCK rows whole; their width is the first dim."""
+    return tuning.Tunable(
+        name,
+        dims,
+        default=lambda shape: {"BLOCK": rows_per_program(shape[0]), "num_warps": 4},
+        candidates=lambda shape: tuning.blocks(power_of_two(shape[0])),
+    )
+
+
+PACK_ROWS = by_rows("pack_rows", "D", "BYTES")
+STORE_ENTRIES = by_rows("store_entries", "D", "BYTES", "RATIO")
+WINDOW_STORE = by_rows("window_store", "BYTES")
+RING_STORE = by_rows("compressor_ring_store", "D")
+COMPRESS_POOL = by_rows("compress_pool", "D")
+
+
 @kernel("window_pack", version=0, supports=whole_rows("d", 32, rotary=True))
 def window_pack(kv: Tensor, positions: Tensor, table: Tensor, out: Tensor | None) -> Tensor:
     if out is None:
@@ -50,10 +68,11 @@ def window_pack(kv: Tensor, positions: Tensor, table: Tensor, out: Tensor | None
 def pack_rows(x: Tensor, positions: Tensor, table: Tensor, out: Tensor, layout: RecordLayout) -> None:
     """Records of rows bf16 [T, d] or [T, H, d], heads of a row at its position, one after another in `out`."""
     d = x.shape[-1]
-    rows, block = x.numel() // d, rows_per_program(d)
+    rows, size = x.numel() // d, layout.record_bytes(d)
     if not rows:
         return
-    device.pack_rows_kernel[(-(-rows // block),)](
+    launch = PACK_ROWS.choose(x.device, d, size)
+    device.pack_rows_kernel[(-(-rows // launch["BLOCK"]),)](
         x,
         positions,
         table,
@@ -65,9 +84,8 @@ def pack_rows(x: Tensor, positions: Tensor, table: Tensor, out: Tensor, layout: 
         PAIRS=table.shape[1],
         RECORD=layout.name,
         CODES=layout.data_bytes(d),
-        BYTES=layout.record_bytes(d),
-        BLOCK=block,
-        num_warps=4,
+        BYTES=size,
+        **launch,
         enable_fp_fusion=False,
     )
 
@@ -84,7 +102,7 @@ def compressed_store(
     record: str,
     out: None,
 ) -> None:
-    _store_entries(latent, pages, positions, row_seq, block_table, table, ratio, LAYOUTS[record])
+    store_entries(latent, pages, positions, row_seq, block_table, table, ratio, LAYOUTS[record])
 
 
 @kernel("index_key_store", version=0, supports=whole_rows("di", 32, rotary=True))
@@ -98,10 +116,10 @@ def index_key_store(
     ratio: int,
     out: None,
 ) -> None:
-    _store_entries(key, pages, positions, row_seq, block_table, table, ratio, LAYOUTS["fp4_32_index"])
+    store_entries(key, pages, positions, row_seq, block_table, table, ratio, LAYOUTS["fp4_32_index"])
 
 
-def _store_entries(
+def store_entries(
     x: Tensor,
     pages: Tensor,
     positions: Tensor,
@@ -114,8 +132,9 @@ def _store_entries(
     rows, d = x.shape
     if not rows or not block_table.numel():
         return
-    block, align = rows_per_program(d), alignment(pages)
-    device.store_entries_kernel[(-(-rows // block),)](
+    align = alignment(pages)
+    launch = STORE_ENTRIES.choose(x.device, d, layout.record_bytes(d), ratio)
+    device.store_entries_kernel[(-(-rows // launch["BLOCK"]),)](
         x,
         pages,
         positions,
@@ -136,8 +155,7 @@ def _store_entries(
         CODES=layout.data_bytes(d),
         SCALES=layout.scale_bytes(d),
         ALIGN=align,
-        BLOCK=block,
-        num_warps=4,
+        **launch,
         enable_fp_fusion=False,
     )
 
@@ -149,8 +167,9 @@ def window_store(
     rows, width = records.shape
     if not rows or not ring.numel():
         return
-    block, align = rows_per_program(width), alignment(ring, dims=2)
-    device.store_ring_kernel[(-(-rows // block),)](
+    align = alignment(ring, dims=2)
+    launch = WINDOW_STORE.choose(records.device, width)
+    device.store_ring_kernel[(-(-rows // launch["BLOCK"]),)](
         records,
         ring,
         positions,
@@ -166,8 +185,7 @@ def window_store(
         WIDTH=width,
         WIDTH_PADDED=power_of_two(width),
         ALIGN=align,
-        BLOCK=block,
-        num_warps=4,
+        **launch,
     )
 
 
@@ -175,7 +193,7 @@ def _pair_strides(ring: Tensor) -> dict[str, int]:
     """Constants of a compressor ring fp32 [Z, L, 2, d]; strides count in ALIGN numbers."""
     d = ring.shape[3]
     align = max(1, alignment(ring, dims=3) // 4)
-    return {"RING": ring.shape[1], "D": d, "D_PADDED": power_of_two(d), "ALIGN": align, "BLOCK": rows_per_program(d)}
+    return {"RING": ring.shape[1], "D": d, "D_PADDED": power_of_two(d), "ALIGN": align}
 
 
 @kernel("compressor_ring_store", version=0, supports=whole_rows("d"))
@@ -193,7 +211,8 @@ def compressor_ring_store(
     if not rows or not ring.numel():
         return
     sizes = _pair_strides(ring)
-    device.store_pairs_kernel[(-(-rows // sizes["BLOCK"]),)](
+    launch = RING_STORE.choose(value.device, sizes["D"])
+    device.store_pairs_kernel[(-(-rows // launch["BLOCK"]),)](
         value,
         gate,
         ring,
@@ -206,7 +225,7 @@ def compressor_ring_store(
         seq_end.shape[0],
         *(stride // sizes["ALIGN"] for stride in ring.stride()[:3]),
         **sizes,
-        num_warps=4,
+        **launch,
     )
 
 
@@ -227,7 +246,8 @@ def compress_pool(
     if not rows:
         return out
     sizes = _pair_strides(ring)
-    device.pool_kernel[(-(-rows // sizes["BLOCK"]),)](
+    launch = COMPRESS_POOL.choose(value.device, sizes["D"])
+    device.pool_kernel[(-(-rows // launch["BLOCK"]),)](
         value,
         gate,
         ring,
@@ -241,7 +261,7 @@ def compress_pool(
         seq_start.shape[0],
         *(stride // sizes["ALIGN"] for stride in ring.stride()[:3]),
         **sizes,
-        num_warps=4,
+        **launch,
         enable_fp_fusion=False,
     )
     return out

@@ -8,23 +8,34 @@ from torch import Tensor
 from ...hal.registry import Signature
 from ...ops.layouts import LAYOUTS
 from . import moves_kernels as device
-from .kv import WIDEST, rows_per_program, whole_rows
+from . import tuning
+from .kv import WIDEST, by_rows, whole_rows
 from .register import kernel
 from .strides import alignment, power_of_two
 
-CHUNK = 8192
-"""Bytes of a row that a program copies."""
+COPY_SLOTS = tuning.Tunable(
+    "copy_slots",
+    ("BYTES",),
+    default=lambda shape: {"CHUNK": 8192, "num_warps": 4},
+    candidates=lambda shape: [
+        {"CHUNK": chunk, "num_warps": warps} for chunk in (2048, 4096, 8192, 16384) for warps in (2, 4, 8)
+    ],
+)
+"""CHUNK: bytes of a row that a program copies."""
+RING_MOVE = by_rows("ring_move", "BYTES")
+LOAD_RECORDS = by_rows("load_records", "D", "BYTES")
 
 
 @kernel("copy_slots", version=0)
 def copy_slots(pool: Tensor, pairs: Tensor, out: None) -> None:
     slots, width = pool.shape
-    parts = -(-width // CHUNK)
+    launch = COPY_SLOTS.choose(pool.device, width)
+    parts = -(-width // launch["CHUNK"])
     if not pairs.shape[0] or not parts:
         return
     align = alignment(pool)
     device.copy_slots_kernel[(pairs.shape[0] * parts,)](
-        pool, pairs, slots, pool.stride(0) // align, WIDTH=width, ALIGN=align, CHUNK=CHUNK, num_warps=4
+        pool, pairs, slots, pool.stride(0) // align, WIDTH=width, ALIGN=align, **launch
     )
 
 
@@ -36,8 +47,8 @@ def ring_move(
     most = min(source.shape[1], target.shape[1])
     if not items or not most or not source.shape[0] or not target.shape[0]:
         return
-    block = rows_per_program(width)
-    parts = -(-most // block)
+    launch = RING_MOVE.choose(source.device, width)
+    parts = -(-most // launch["BLOCK"])
     align = min(alignment(source, dims=2), alignment(target, dims=2))
     device.ring_move_kernel[(items * parts,)](
         source,
@@ -54,8 +65,7 @@ def ring_move(
         WIDTH=width,
         WIDTH_PADDED=power_of_two(width),
         ALIGN=align,
-        BLOCK=block,
-        num_warps=4,
+        **launch,
     )
 
 
@@ -75,8 +85,9 @@ def load_records(
         out = torch.empty((rows, channels), dtype=torch.bfloat16, device=pages.device)
     if not rows:
         return out
-    layout, align, block = LAYOUTS[record], alignment(pages), rows_per_program(channels)
-    device.load_records_kernel[(-(-rows // block),)](
+    layout, align = LAYOUTS[record], alignment(pages)
+    launch = LOAD_RECORDS.choose(pages.device, channels, layout.record_bytes(channels))
+    device.load_records_kernel[(-(-rows // launch["BLOCK"]),)](
         pages,
         plan,
         out,
@@ -92,7 +103,6 @@ def load_records(
         CODES=layout.data_bytes(channels),
         SCALES=layout.scale_bytes(channels),
         ALIGN=align,
-        BLOCK=block,
-        num_warps=4,
+        **launch,
     )
     return out

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from ...ops.layouts import FP4_16, FP8_32
-from . import moves_kernels
+from . import moves, moves_kernels, tuning
 from .compile_list import CompileCase
-from .kv import rows_per_program
-from .moves import CHUNK
 
 RINGS = ((134, 134), (268, 134), (134, 268))
 """Slots of the rings that windows are carried between: of decoding, and those that keep tokens to replay."""
@@ -16,10 +14,13 @@ COMPILES = [
         CompileCase(
             moves_kernels.copy_slots_kernel,
             {"pool_ptr": "*u8", "pairs_ptr": "*i32", "slots": "i32", "stride": "i64"},
-            {"WIDTH": width, "ALIGN": 16, "CHUNK": CHUNK},
-            label=label,
+            {"WIDTH": width, "ALIGN": 16, "CHUNK": launch["CHUNK"]},
+            num_warps=launch["num_warps"],
+            label=tuning.label(label, archs),
+            archs=archs,
         )
         for label, width in (("pages", 114048), ("states", 3128928))
+        for archs, launch in moves.COPY_SLOTS.launches(width)
     ),
     *(
         CompileCase(
@@ -44,11 +45,14 @@ COMPILES = [
                 "WIDTH": 528,
                 "WIDTH_PADDED": 1024,
                 "ALIGN": 16,
-                "BLOCK": rows_per_program(528),
+                "BLOCK": launch["BLOCK"],
             },
-            label=f"{source} to {target}",
+            num_warps=launch["num_warps"],
+            label=tuning.label(f"{source} to {target}", archs),
+            archs=archs,
         )  # fmt: skip
         for source, target in RINGS
+        for archs, launch in moves.RING_MOVE.launches(528)
     ),
     *(
         CompileCase(
@@ -71,10 +75,13 @@ COMPILES = [
                 "CODES": layout.data_bytes(512),
                 "SCALES": layout.scale_bytes(512),
                 "ALIGN": 16,
-                "BLOCK": rows_per_program(512),
+                "BLOCK": launch["BLOCK"],
             },
-            label=f"{layout.name}, {entries} entries",
+            num_warps=launch["num_warps"],
+            label=tuning.label(f"{layout.name}, {entries} entries", archs),
+            archs=archs,
         )  # fmt: skip
         for layout, entries in ((FP4_16, 128), (FP4_16, 64), (FP8_32, 128), (FP8_32, 134))
+        for archs, launch in moves.LOAD_RECORDS.launches(512, layout.record_bytes(512))
     ),
 ]

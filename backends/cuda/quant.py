@@ -7,6 +7,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ...hal.registry import Signature
+from . import tuning
 from .compile_list import CompileCase
 from .jit import jit
 from .portable import E4M3_MAX, bf16_to_f32, bits, e8m0_ceil, from_bits, to_e4m3
@@ -56,6 +57,24 @@ def whole_groups(signature: Signature) -> str | None:
     return None if k % GROUP.value == 0 else f"K must be a multiple of {GROUP.value}, got {k}"
 
 
+def _default(shape: tuning.Shape) -> tuning.Launch:
+    block_k = min(512, power_of_two(shape[0]))
+    return {"BLOCK_T": 2048 // block_k, "BLOCK_K": block_k, "num_warps": 4}
+
+
+def _candidates(shape: tuning.Shape) -> list[tuning.Launch]:
+    widths = {_default(shape)["BLOCK_K"], *(k for k in (128, 256, 512, 1024) if k <= power_of_two(shape[0]))}
+    return [
+        {"BLOCK_T": elements // block_k, "BLOCK_K": block_k, "num_warps": warps}
+        for block_k in sorted(widths)
+        for elements in (1024, 2048, 4096)
+        for warps in (2, 4, 8)
+    ]
+
+
+QUANT_FP8 = tuning.Tunable("quant_fp8", ("K",), _default, _candidates)
+
+
 @kernel("quant_fp8", version=0, supports=whole_groups)
 def quant_fp8(x: Tensor, out: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
     rows, k = x.shape
@@ -65,9 +84,8 @@ def quant_fp8(x: Tensor, out: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Ten
     if not rows or not k:
         return out
     align = max(1, alignment(x) // x.element_size())
-    block_k = min(512, power_of_two(k))
-    block_t = 2048 // block_k
-    grid = (-(-rows // block_t) * -(-k // block_k),)
+    launch = QUANT_FP8.choose(x.device, k)
+    grid = (-(-rows // launch["BLOCK_T"]) * -(-k // launch["BLOCK_K"]),)
     quant_fp8_kernel[grid](
         x,
         out[0].view(torch.uint8),
@@ -76,9 +94,7 @@ def quant_fp8(x: Tensor, out: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Ten
         x.stride(0) // align,
         K=k,
         ALIGN=align,
-        BLOCK_T=block_t,
-        BLOCK_K=block_k,
-        num_warps=4,
+        **launch,
         enable_fp_fusion=False,
     )
     return out
@@ -88,8 +104,10 @@ COMPILES = [
     CompileCase(
         quant_fp8_kernel,
         {"x_ptr": kind, "code_ptr": "*u8", "scale_ptr": "*u8", "rows": "i32", "x_stride": "i64"},
-        {"K": k, "ALIGN": 16 // size, "BLOCK_T": 4, "BLOCK_K": 512},
-        label=f"{kind.removeprefix('*')}, {k}",
+        {"K": k, "ALIGN": 16 // size, "BLOCK_T": launch["BLOCK_T"], "BLOCK_K": launch["BLOCK_K"]},
+        num_warps=launch["num_warps"],
+        label=tuning.label(f"{kind.removeprefix('*')}, {k}", archs),
+        archs=archs,
     )
     for kind, size, k in (
         ("*bf16", 2, 1280),
@@ -97,5 +115,6 @@ COMPILES = [
         ("*bf16", 2, 8192),
         ("*bf16", 2, 32768),
         ("*fp32", 4, 5120),
-    )  # fmt: skip
+    )
+    for archs, launch in QUANT_FP8.launches(k)
 ]

@@ -6,9 +6,10 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
+from . import tuning
 from .compile_list import CompileCase
 from .jit import jit
-from .kv import rows_per_program, whole_rows
+from .kv import by_rows, whole_rows
 from .portable import bf16_to_f32, to_bf16
 from .portable_records import load_angles
 from .register import kernel
@@ -52,15 +53,19 @@ def rope_kernel(
     tl.store(out_ptr + place, tl.reshape(tl.join(even, odd), (BLOCK, WIDTH)), mask=mask)
 
 
+ROPE = by_rows("rope", "D")
+
+
 @kernel("rope", version=0, supports=whole_rows("d", rotary=True))
 def rope(x: Tensor, positions: Tensor, table: Tensor, inverse: bool, out: Tensor | None) -> Tensor:
     if out is None:
         out = torch.empty_like(x)
     d = x.shape[2]
-    rows, block = x.shape[0] * x.shape[1], rows_per_program(d + d % 2)
+    rows = x.shape[0] * x.shape[1]
     if not rows:
         return out
-    rope_kernel[(-(-rows // block),)](
+    launch = ROPE.choose(x.device, d + d % 2)
+    rope_kernel[(-(-rows // launch["BLOCK"]),)](
         x,
         positions,
         table,
@@ -71,8 +76,7 @@ def rope(x: Tensor, positions: Tensor, table: Tensor, inverse: bool, out: Tensor
         WIDTH=power_of_two(d + d % 2, least=2),
         PAIRS=table.shape[1],
         INVERSE=inverse,
-        BLOCK=block,
-        num_warps=4,
+        **launch,
         enable_fp_fusion=False,
     )
     return out
@@ -82,8 +86,11 @@ COMPILES = [
     CompileCase(
         rope_kernel,
         {"x_ptr": "*bf16", "positions_ptr": "*i32", "table_ptr": "*fp32", "out_ptr": "*bf16", "rows": "i32"},
-        {"HEADS": 64, "D": 512, "WIDTH": 512, "PAIRS": 32, "INVERSE": inverse, "BLOCK": rows_per_program(512)},
-        label="inverse" if inverse else "",
+        {"HEADS": 64, "D": 512, "WIDTH": 512, "PAIRS": 32, "INVERSE": inverse, "BLOCK": launch["BLOCK"]},
+        num_warps=launch["num_warps"],
+        label=tuning.label("inverse" if inverse else "", archs),
+        archs=archs,
     )
     for inverse in (False, True)
+    for archs, launch in ROPE.launches(512)
 ]
