@@ -60,7 +60,6 @@ def build(
     ops: Sequence[str] = (),
     *,
     names: Sequence[str] = (),
-    quick: bool = False,
     progress: Callable[[int, int, str], None] = lambda done, total, name: None,
 ) -> list[Report]:
     """Compile what is not in the cache yet.
@@ -69,7 +68,6 @@ def build(
         archs: chips, as in `register.ARCHS`.
         ops: only kernels of these ops' families; all by default.
         names: only cases whose names contain one of these.
-        quick: leave out what is slow to compile.
         progress: called with how many are done, how many there are, and what comes next.
 
     Returns:
@@ -94,18 +92,17 @@ def build(
         entries = [entry for entry in entries if entry.name in chosen]
     if names:
         entries = [entry for entry in entries if any(part in entry.name for part in names)]
-    if quick:
-        entries = [entry for entry in entries if not getattr(entry.case, "slow", False)]
     work = [(entry, arch) for entry in entries for arch in archs if arch in entry.case.archs]
     reports = []
     for done, (entry, arch) in enumerate(work):
         progress(done, len(work), f"{entry.name} {arch}")
-        reports.append(_one(entry, arch))
+        reports.append(build_one(entry, arch))
     progress(len(work), len(work), "")
     return reports
 
 
-def _one(entry: Any, arch: str) -> Report:
+def build_one(entry: Any, arch: str) -> Report:
+    """Compile one `compile_list.Listed` for a chip, unless the cache holds it; a failure is in the report."""
     from . import cache
     from .compile_list import CompileCase
 
@@ -151,11 +148,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--arch", default=",".join(ARCHS))
     parser.add_argument("--op", action="append", default=[])
     parser.add_argument("--name", action="append", default=[])
-    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     try:
-        reports = build(given.arch.split(","), given.op, names=given.name, quick=given.quick)
+        reports = build(given.arch.split(","), given.op, names=given.name)
     except DeepInferError as error:
         print(error, file=sys.stderr)
         return 2

@@ -11,8 +11,10 @@ A case must say exactly what a launch gives, or the binary made ahead is not the
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,8 +23,8 @@ from typing import Any
 
 from ...hal.errors import InvalidArgumentError
 from ...hal.registry import REGISTRY
-from . import backend
-from .jit import INTEGERS, integer_type
+from . import backend, cache, nvrtc, source
+from .jit import DEFAULTS, INTEGERS, integer_type
 from .register import ARCHS
 
 
@@ -39,7 +41,7 @@ class CompileCase:
         label: tells the cases of one kernel apart.
         options: other launch options, such as {"enable_fp_fusion": True}.
         archs: chips that it is compiled for.
-        slow: takes more than about ten seconds to compile; CI compiles it with the newer Triton alone.
+        slow: takes more than about ten seconds to compile; the check of every run takes another case of the kernel.
     """
 
     kernel: Any
@@ -97,6 +99,21 @@ class Listed:
     module: str
     name: str
     case: Any
+
+    @property
+    def kernel(self) -> str:
+        """The name without the label: the same for all cases of one kernel."""
+        return re.split(r"[\[(]", self.name)[0]
+
+    def key(self, arch: str) -> str:
+        """Digest of all that the binary for a chip is made from, the compiler's version included."""
+        if isinstance(self.case, CompileCase):
+            types, constants, options = self.case.arguments()
+            number = int(arch.removeprefix("sm_"))
+            return cache.key(self.case.kernel, types, constants, {**DEFAULTS, **options}, number)[:16]
+        text = source.text_of(self.case.file)
+        parts = (text, self.case.entry, str(self.case.shared), arch, nvrtc.version(), *self.case.options)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def modules() -> list[ModuleType]:

@@ -1,13 +1,16 @@
-"""Every kernel compiles for SM90 and SM100 with Triton 3.6 and the installed one, without new spills.
+"""Every kernel compiles for SM90 and SM100 with the installed Triton, without new spills; rules of that check.
 
-`python tests/support/cuda_resources.py` records what the kernels use, in resources.json; `.ci/triton36.sh` installs
-Triton 3.6 beside the other.
+`test_compile_older.py` does the same with Triton 3.6. What is compiled, and what is known from the record, is told in
+tests/support/cuda_resources.py, which also makes the record.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,40 +20,32 @@ import cuda_resources
 
 pytest.importorskip("triton")
 
-VERSIONS = dict.fromkeys((*cuda_resources.tritons(), *cuda_resources.OTHER))
-
-
-def recorded(triton: str, arch: str) -> dict[str, list[int]]:
-    if triton not in cuda_resources.tritons():
-        pytest.skip(f"Triton {triton} is not in {cuda_resources.OTHER[triton]}: .ci/triton36.sh installs it")
-    record = json.loads(cuda_resources.RECORD.read_text())
-    if triton not in record:
-        pytest.skip(f"nothing is recorded for Triton {triton}; recorded are {', '.join(record)}")
-    found: dict[str, list[int]] = record[triton][arch]
-    return found
+INSTALLED = next(iter(cuda_resources.tritons()))
+RECORD: cuda_resources.Record = json.loads(cuda_resources.RECORD.read_text())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", cuda_resources.ARCHS)
-@pytest.mark.parametrize("triton", VERSIONS)
-def test_every_kernel_compiles_and_none_spills_anew(triton: str, arch: str, tmp_path: Path) -> None:
-    known = recorded(triton, arch)
-    complaints = cuda_resources.complaints(known, cuda_resources.compile_all(triton, arch, tmp_path))
-    assert not complaints, "\n".join(complaints)
+def test_every_kernel_compiles_and_none_spills_anew(tmp_path: Path) -> None:
+    if INSTALLED not in RECORD:
+        pytest.skip(f"nothing is recorded for Triton {INSTALLED}; recorded are {', '.join(RECORD)}")
+    found = cuda_resources.check(INSTALLED, RECORD, tmp_path)
+    assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("triton", VERSIONS)
-def test_one_kernel_compiles(triton: str, tmp_path: Path) -> None:
-    """What the test above does, on one kernel: quick enough for every run."""
-    known = recorded(triton, "sm_90")
-    reports = cuda_resources.compile_all(triton, "sm_90", tmp_path, "known_kernel")
-    assert [report["name"] for report in reports] == ["known_kernel"]
-    assert not cuda_resources.complaints(known, reports, whole=False)
-    assert len(list((tmp_path / "triton").iterdir())) == 1
+def test_one_kernel_compiles(tmp_path: Path) -> None:
+    """What the test above does, on one kernel that nothing is known of: quick enough for every run."""
+    reports = cuda_resources.compile_cases(INSTALLED, tmp_path, {}, only="known_kernel")
+    assert [(report["name"], report["arch"], report["known"]) for report in reports] == [
+        ("known_kernel", arch, False) for arch in cuda_resources.ARCHS
+    ]
+    for report in reports if INSTALLED in RECORD else ():
+        assert not cuda_resources.complaints(RECORD[INSTALLED][report["arch"]], [report], whole=False)
+    assert len(list((tmp_path / "triton").iterdir())) == 2
 
 
 def report(**changes: Any) -> dict[str, Any]:
-    return {"name": "a", "registers": 40, "spills": 8, "shared": 1024, "error": "", **changes}
+    given = {"name": "a", "registers": 40, "spills": 8, "shared": 1024, "error": "", "key": "k", "spot": False}
+    return {**given, **changes}
 
 
 @pytest.mark.parametrize(
@@ -62,15 +57,17 @@ def report(**changes: Any) -> dict[str, Any]:
         ({"shared": (227 << 10) + 1}, "a needs 232449 bytes of shared memory"),
         ({"error": "PTXASError: no"}, "a does not compile: PTXASError: no"),
         ({"name": "b"}, "b is not recorded"),
+        ({"spot": True}, ""),
+        ({"spot": True, "registers": 41}, "a gives [41, 8, 1024, 'k'], where [40, 8, 1024, 'k'] is recorded"),
     ],
 )
 def test_what_is_complained_about(changed: dict[str, Any], said: str) -> None:
-    found = cuda_resources.complaints({"a": [40, 8, 1024]}, [report(**changed)], whole=False)
+    found = cuda_resources.complaints({"a": [40, 8, 1024, "k"]}, [report(**changed)], whole=False)
     assert [text.startswith(said) for text in found] == ([True] if said else [])
 
 
 def test_a_case_that_went_is_complained_about() -> None:
-    assert cuda_resources.complaints({"a": [1, 0, 0], "z": [1, 0, 0]}, [report(spills=0)]) == [
+    assert cuda_resources.complaints({"a": [1, 0, 0, ""], "z": [1, 0, 0, ""]}, [report(spills=0)]) == [
         "z is recorded, and no longer compiled"
     ]
 
@@ -79,19 +76,41 @@ def test_the_record_is_as_written() -> None:
     record = json.loads(cuda_resources.RECORD.read_text())
     assert cuda_resources.RECORD.read_text() == cuda_resources.dump(record)
     assert {triton: sorted(archs) for triton, archs in record.items()} == {
-        triton: sorted(cuda_resources.ARCHS) for triton in ("3.6", "3.9")
+        triton: sorted(cuda_resources.ARCHS) for triton in cuda_resources.VERSIONS
     }
 
 
-def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
-    import subprocess
-    import sys
+def listed(name: str, archs: tuple[str, ...] = cuda_resources.ARCHS, slow: bool = False) -> Any:
+    return SimpleNamespace(name=name, kernel=name.split("[")[0], case=SimpleNamespace(archs=archs, slow=slow))
 
-    for arguments, said in ((["--arch", "sm_80"], "arch: got 'sm_80'; allowed: sm_90, sm_100"),):
-        done = subprocess.run(
-            [sys.executable, "-m", "deepinfer.backends.cuda.build", *arguments],
-            env=cuda_children.environment(tmp_path),
-            capture_output=True,
-            text=True,
-        )
-        assert (done.returncode, done.stderr.strip(), done.stdout) == (2, said, "")
+
+def test_every_kernel_has_its_turn_and_the_turns_are_shared() -> None:
+    entries = [listed(f"kernel{i}[{label}]") for i in range(9) for label in "ab"]
+    entries += [listed("one chip", archs=("sm_90",)), listed("kernel0[slow]", slow=True)]
+    known = {arch: {f"kernel{i}[a]": [9, 0, 0, ""] for i in range(9)} for arch in cuda_resources.ARCHS}
+    known["sm_90"]["kernel3[b]"] = known["sm_100"]["kernel3[b]"] = [99, 0, 0, ""]
+    turns = [spot for v in cuda_resources.VERSIONS for spot in cuda_resources.spots_of(entries, v, known)]
+    assert sorted(name.split("[")[0] for name, _ in turns) == sorted({e.kernel for e in entries})
+    assert ("kernel3[a]", "sm_100") in turns and ("one chip", "sm_90") in turns
+    assert {arch for _, arch in turns} == set(cuda_resources.ARCHS)
+
+
+def test_a_changed_kernel_is_compiled_anew(tmp_path: Path) -> None:
+    """Where the record has another digest; where it has this one it is believed."""
+    key = {arch: RECORD[INSTALLED][arch]["known_kernel"] for arch in cuda_resources.ARCHS}
+    known = {"sm_90": {"known_kernel": key["sm_90"]}, "sm_100": {"known_kernel": [*key["sm_100"][:3], "other"]}}
+    reports = cuda_resources.compile_cases(INSTALLED, tmp_path, known, only="known_kernel", spot=False)
+    assert [report["known"] for report in reports] == [True, False]
+    assert [report["key"] for report in reports] == [key["sm_90"][3], key["sm_100"][3]]
+    assert len(list((tmp_path / "triton").iterdir())) == 1
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "deepinfer.backends.cuda.build", "--arch", "sm_80"],
+        env=cuda_children.environment(tmp_path),
+        capture_output=True,
+        text=True,
+    )
+    said = "arch: got 'sm_80'; allowed: sm_90, sm_100"
+    assert (done.returncode, done.stderr.strip(), done.stdout) == (2, said, "")
