@@ -25,7 +25,7 @@ from .images import FittedImages
 from .isolation import Isolation, describe, is_everybodys
 from .outputs import FinishReason, RequestOutput
 from .params import SamplingParams
-from .planner import StepPlan, plan_step
+from .planner import Held, StepPlan, plan_step
 from .progress import EngineStats, ProgressLog
 from .queues import Queues
 from .request import Proposal, Request, TextDecoder
@@ -70,6 +70,7 @@ class LLMEngine:
         self._search: Isolation | None = None
         self._distrusted: set[int] = set()
         self._in_flight = False
+        self._held: Held | None = None
         self._closed = False
         self._progress = ProgressLog(config.log_interval)
         self._lock = threading.RLock()
@@ -132,7 +133,7 @@ class LLMEngine:
                 raise InvalidArgumentError("request_id", request_id, "an id that no unfinished request has")
             samples = self._admission.samples(request_id, user_id, params, prompt, images, now)
             self._by_id[request_id] = samples
-            self._queues.waiting.extend(samples)
+            self._queues.add(samples)
         return [request.seed for request in samples]
 
     def check_request(
@@ -180,6 +181,16 @@ class LLMEngine:
         """Requests (not samples) that have not ended."""
         with self._lock:
             return len(self._by_id)
+
+    def waiting_for(self) -> str | None:
+        """What the request whose turn it is lacked when the last step was planned; None if nobody had to wait."""
+        with self._lock:
+            if self._held is None:
+                return None
+            names = {request.key: request.request_id for request in self._queues.waiting}
+            if self._held.key not in names:
+                return None
+            return f"request {names[self._held.key]!r} waits for {self._held.reason}"
 
     # ---- steps
 
@@ -288,7 +299,9 @@ class LLMEngine:
     def _plan(self) -> tuple[list[Work], Copies]:
         """The rows of the next step, and the states that are copied before."""
         trial = [] if self._search is None else self._search.trial()
-        work, copies = self._carry_out(plan_step(self._queues.snapshot(trial), self.config.limits))
+        plan = plan_step(self._queues.snapshot(trial, time.monotonic()), self.config.limits)
+        self._held = plan.held
+        work, copies = self._carry_out(plan)
         if trial and not work and self._search is not None:
             self._search.skip()  # those on trial had room when they failed; if not, that must not stop the engine
         return work, copies
@@ -391,6 +404,7 @@ class LLMEngine:
     def _commit(self, work: Sequence[Work], results: Sequence[Result]) -> None:
         for item, result in zip(work, results, strict=True):
             request = item.request
+            self._queues.service.charge(request.params.tenant, item.end - item.start)
             request.computed = item.known_end + result.accepted  # rows of rejected drafts are as if never computed
             request.written = item.end
             self.stats.prompt_tokens += max(0, min(item.end, request.prompt_len) - item.start)

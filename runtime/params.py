@@ -13,7 +13,8 @@ from .checks import INT32_MAX, check_bool, check_float, check_ids, check_in_voca
 MAX_TOP_LOGPROBS = 1000
 MAX_SAMPLES = 1024
 MAX_STOP_STRINGS = 64
-MAX_SALT = 1024
+MAX_NAME = 1024
+MAX_PRIORITY = 100
 SEED_MAX = 2**64 - 1
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-5, 1e5
 
@@ -51,6 +52,10 @@ class SamplingParams:
         prompt_logprobs: return the log-probability of every prompt token but the first.
         golden_token_ids: teacher forcing: output token i is entry i where there is one. At most max_tokens entries.
         so_args: structured output; must be None.
+        priority: -100 to 100; higher ones begin first and give way last. Waiting for ten seconds counts as one more.
+            Among requests of one priority and tenant, first come, first served. Changes no token.
+        tenant: on whose behalf the request is made, at most 1024 characters, or None. Rows are shared evenly among the
+            tenants of one priority that have requests waiting. Changes no token.
         cache_salt: requests share prefixes in the prefix cache only with those of the same salt; None is a salt of its
             own. At most 1024 characters. Changes no token.
     """
@@ -76,6 +81,8 @@ class SamplingParams:
     prompt_logprobs: bool = False
     golden_token_ids: list[int] | None = None
     so_args: dict[str, Any] | None = None
+    priority: int = 0
+    tenant: str | None = None
     cache_salt: str | None = None
 
     def __post_init__(self) -> None:
@@ -107,9 +114,11 @@ class SamplingParams:
         self._validate_reports()
         if self.so_args is not None:
             raise NotSupportedError("so_args", "structured output comes with the grammar engine")
-        salt = self.cache_salt
-        if salt is not None and not (isinstance(salt, str) and len(salt) <= MAX_SALT):
-            raise InvalidArgumentError("cache_salt", salt, f"a string of at most {MAX_SALT} characters, or None")
+        self.priority = check_int("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY)
+        for name in ("tenant", "cache_salt"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, str) and len(value) <= MAX_NAME):
+                raise InvalidArgumentError(name, value, f"a string of at most {MAX_NAME} characters, or None")
 
     def _validate_logits(self) -> None:
         self.repetition_penalty = check_float("repetition_penalty", self.repetition_penalty, 0.0, 100.0, open_low=True)

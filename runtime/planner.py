@@ -13,13 +13,15 @@ Policy
   border; it keeps the page when the draft is rejected.
 * Drafts are never cut to what happens to be free. Which of them are verified depends on their request alone, and so do
   the tokens that are drawn.
-* Memory pressure: when a running request needs a page and none is free, the most recently admitted other request is
-  preempted, for it has the least work to repeat; a request that is itself the youngest preempts itself. The oldest
-  request therefore always moves, which rules out livelock. Nothing is preempted unless a page is needed.
+* Memory pressure: when a running request needs a page and none is free, the last of the others is preempted: of the
+  lowest priority, and of these the youngest, for it has the least work to repeat; a request that is itself the last
+  preempts itself. The first one therefore always moves, which rules out livelock. Nothing is preempted unless a page is
+  needed.
 * A preempted request gives everything back and waits at the front of the queue; its whole text is then a prompt again
   (results are the same bit for bit since rows do not depend on how they are batched), or it ends, if the engine was
   told to stop preempted requests. No request is admitted in a step that preempts.
-* Admission is first come, first served: the head of the queue that does not fit makes the others wait.
+* Admission is in the order of turns (`waiting.py`): who does not fit makes those behind wait, and the plan says what
+  it lacks.
 * A request that is admitted begins behind what the prefix cache has of it. A step ends where the cache wants the state
   of a request (`RequestView.cut`).
 """
@@ -93,7 +95,7 @@ class RequestView:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state a plan is made from. `running` is in admission order, `waiting` in queue order.
+    """The state a plan is made from: `running` with those last that give way first, `waiting` in the order of turns.
 
     Free pages and slots are those that a request can have, what only the prefix cache holds among them.
     """
@@ -119,14 +121,23 @@ class PlanItem:
     admitted: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The first request that has to wait, and what it lacks."""
+
+    key: int
+    reason: str
+
+
 @dataclass(slots=True)
 class StepPlan:
-    """Carried out in this order: release `preempted` (youngest first), let those who are admitted share what the prefix
+    """Carried out in this order: release `preempted` (last one first), let those who are admitted share what the prefix
     cache has of them, then take pages and slots item by item.
     """
 
     items: list[PlanItem] = field(default_factory=list)
     preempted: list[int] = field(default_factory=list)
+    held: Held | None = None
 
     @property
     def tokens(self) -> int:
@@ -147,22 +158,32 @@ def plan_step(state: Snapshot, limits: Limits) -> StepPlan:
             continue
         count = room.take(view)
         if count == 0:
+            plan.held = Held(view.key, room.lack(view))
             return plan
         plan.items.append(PlanItem(view.key, view.computed, view.computed + count, 0, False))
     if plan.preempted:
+        if state.waiting:
+            plan.held = Held(state.waiting[0].key, "a step that preempts nobody")
         return plan
     slots = min(state.free_slots, limits.max_requests - len(running))
     for view in state.waiting:
         pages = pages_for(view.length, limits.page_tokens) - view.pages
-        if slots == 0 or pages + view.reclaimed > free_pages:
-            break
-        count = room.take(view)
+        lack = _lack(pages + view.reclaimed, free_pages, slots, state.free_slots)
+        count = 0 if lack else room.take(view)
         if count == 0:
+            plan.held = Held(view.key, lack or room.lack(view))
             break
         plan.items.append(PlanItem(view.key, view.computed, view.computed + count, pages, True))
         slots -= 1
         free_pages -= pages + view.reclaimed
     return plan
+
+
+def _lack(pages: int, free_pages: int, slots: int, free_slots: int) -> str:
+    """What a request that begins lacks of memory; '' for nothing."""
+    if slots <= 0:
+        return "a request that runs to end" if free_slots else "a state slot"
+    return f"{pages} pages, {free_pages} are free" if pages > free_pages else ""
 
 
 def _decoding(view: RequestView) -> bool:
@@ -188,6 +209,12 @@ class _Room:
                 self._context -= view.length
         self._tokens -= count
         return count
+
+    def lack(self, view: RequestView) -> str:
+        """What a request that `take` gave nothing lacks."""
+        if self._context is not None and view.length > self._context:
+            return f"a step with room for a text of {view.length} tokens, {self._context} are left"
+        return f"rows, {self._tokens} of the step are left"
 
 
 def _decode(state: Snapshot, limits: Limits, plan: StepPlan) -> tuple[list[RequestView], int]:

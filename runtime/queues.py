@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 
 from .planner import RequestView, Snapshot
 from .pool import Pool
 from .prefix import PrefixCache, PrefixSettings
 from .request import Request
+from .waiting import Service, Waiting
 
 
 class Queues:
-    """Waiting and running samples, both in submission order, and the page and slot pools.
+    """Waiting and running samples, and the page and slot pools.
+
+    Running ones are in order of priority, then of submission: where memory is short, the last one gives way.
 
     Args:
         num_pages, num_slots: ids that can be handed out.
@@ -27,7 +28,8 @@ class Queues:
     def __init__(
         self, num_pages: int, num_slots: int, max_requests: int, page_tokens: int, prefix: PrefixSettings | None = None
     ) -> None:
-        self.waiting: deque[Request] = deque()
+        self.service = Service()
+        self.waiting = Waiting(self.service)
         self.running: list[Request] = []
         self.pages = Pool("page pool", num_pages)
         self.slots = Pool("state slots", num_slots)
@@ -42,16 +44,28 @@ class Queues:
     def __bool__(self) -> bool:
         return bool(self.running or self.waiting)
 
-    def snapshot(self, trial: Sequence[Request]) -> Snapshot:
-        """What a plan is made from: the samples of a trial, or all where there is none."""
+    def add(self, requests: Sequence[Request]) -> None:
+        """Samples that have come."""
+        for request in requests:
+            self.service.join(request.params.tenant)
+        self.waiting.extend(requests)
+
+    def snapshot(self, trial: Sequence[Request], now: float) -> Snapshot:
+        """What a plan is made from: the samples of a trial, or all where there is none.
+
+        Args:
+            now: seconds of the clock of `Request.arrival_time`.
+        """
         keys = {request.key for request in trial}
-        waiting = (request for request in self.waiting if not keys or request.key in keys)
         running = [request.view() for request in self.running if not keys or request.key in keys]
-        # More than that cannot be admitted; a queue of many thousands costs a step nothing.
-        most = min(len(keys) or self.max_requests, self.max_requests - len(running), self.cache.free_slots)
+        # More cannot be admitted, so a queue of many thousands costs a step nothing. The next is told what it lacks.
+        most = min(self.max_requests - len(running), self.cache.free_slots)
+        waiting = [request for request in self.waiting if request.key in keys] if keys else None
+        if waiting is None:
+            waiting = self.waiting.first(max(most, 0) + 1, now)
         return Snapshot(
             running=running,
-            waiting=[self._waiting_view(request) for request in islice(waiting, most)],
+            waiting=[self._waiting_view(request) for request in waiting],
             free_pages=self.cache.free_pages,
             free_slots=self.cache.free_slots,
         )
@@ -66,27 +80,30 @@ class Queues:
         return replace(view, computed=match.tokens, pages=pages, reclaimed=match.reclaimed) if pages else view
 
     def admit(self, key: int) -> Request:
-        """The first of the queue, or one on trial from behind it, starts to run."""
-        place = self._place(key)
-        request = self.waiting[place]
-        del self.waiting[place]
-        self.running.insert(bisect_left(self.running, key, key=_key), request)
+        """A waiting sample starts to run."""
+        request = self.waiting.find(key)
+        self.waiting.remove(request)
+        self.running.insert(bisect_left(self.running, _rank(request), key=_rank), request)
         return request
 
     def requeue(self, request: Request) -> None:
-        """Back to its place in the queue, mostly the front, to be computed again from its first token."""
+        """Back to its place in its lane, mostly the front, to be computed again."""
         request.release()
         for image in request.images:
             image.waiting.add(request.key)
         self.running.remove(request)
-        self.waiting.insert(self._place(request.key), request)
+        self.waiting.insert(request)
 
     def remove(self, request: Request) -> None:
         """Gives its resources back, as far as the prefix cache has not taken them, and forgets it."""
         request.release()
         for image in request.images:
             image.let_go(request.key)
-        (self.running if request in self.running else self.waiting).remove(request)
+        self.service.leave(request.params.tenant)
+        if request in self.running:
+            self.running.remove(request)
+        else:
+            self.waiting.remove(request)
 
     def check_conservation(self) -> None:
         """Free + owned = total in both pools, by the leases of the samples. Raises PoolError."""
@@ -94,9 +111,6 @@ class Queues:
         self.pages.check(lease for pages, _ in leases for lease in pages)
         self.slots.check(lease for _, slots in leases for lease in slots)
 
-    def _place(self, key: int) -> int:
-        return bisect_left(self.waiting, key, key=_key)
 
-
-def _key(request: Request) -> int:
-    return request.key
+def _rank(request: Request) -> tuple[int, int]:
+    return -request.params.priority, request.key

@@ -48,6 +48,8 @@ SAMPLING_TESTS: Mapping[str, str] = {
     "top_logprobs": _SAMPLER + "test_top_lists_are_as_long_as_each_row_asks",
     "prompt_logprobs": _COMMIT + "test_prompt_logprobs_come_once_whatever_the_chunks",
     "golden_token_ids": _SAMPLER + "test_golden_tokens_replace_the_draw_and_carry_their_own_logprobs",
+    "priority": "tests/runtime/test_waiting.py::test_higher_priorities_begin_first_and_give_way_last",
+    "tenant": "tests/runtime/test_waiting.py::test_tenants_get_even_shares_however_many_requests_they_bring",
     "cache_salt": _PREFIX + "test_salts_do_not_share",
 }
 SAMPLING_REFUSED: Mapping[str, tuple[str, str]] = {
@@ -80,14 +82,14 @@ ARGUMENT_TESTS: Mapping[str, str] = {
 # Ours; the others are upstream's.
 OWN_SAMPLING = {
     "min_p", "n", "repetition_penalty", "frequency_penalty", "presence_penalty", "logit_bias", "stop", "stop_token_ids",
-    "cache_salt",
+    "cache_salt", "priority", "tenant",
 }  # fmt: skip
 OWN_ARGUMENTS = {
     "num_pages", "device", "backend", "engram_storage", "drafter_invariant", "yoco_prefill_truncation_mode",
     "yoco_prefill_keep_tokens", "enable_prefix_caching",
 }  # fmt: skip
 
-OWN_CALLS = {"LLM.stream", "LLMEngine.reset_prefix_cache"}
+OWN_CALLS = {"LLM.stream", "LLMEngine.reset_prefix_cache", "LLMEngine.waiting_for"}
 
 CALL_TESTS: Mapping[str, str] = {
     "LLM(decode_sequence)": _LLM + "test_without_decoding_a_list_of_outputs_per_prompt",
@@ -104,6 +106,7 @@ CALL_TESTS: Mapping[str, str] = {
     "LLMEngine.add_request(arrival_time)": _ADMISSION + "test_elapsed_counts_from_the_arrival_time",
     "LLMEngine.abort_request": _ENGINE + "test_abort_while_waiting_prefilling_and_decoding",
     "LLMEngine.step": _ENGINE + "test_one_output_per_token_and_the_fields_of_each",
+    "LLMEngine.waiting_for": "tests/runtime/test_waiting.py::test_who_waits_is_told_what_for",
     "LLMEngine.reset_prefix_cache": _PREFIX + "test_what_is_forgotten_is_computed_again",
     "LLMEngine.flush_inflight_reqs": _ENGINE + "test_nothing_is_in_flight_between_steps",
 }

@@ -35,6 +35,8 @@ GOOD: dict[str, list[Any]] = {
     "prompt_logprobs": [True, False],
     "golden_token_ids": [None, [], [1, 2]],
     "so_args": [None],
+    "priority": [-100, 0, 100, np.int8(3)],
+    "tenant": [None, "", "a", "x" * 1024],
     "cache_salt": [None, "", "tenant", "x" * 1024, "\ud800"],
 }
 BAD: dict[str, list[Any]] = {
@@ -58,6 +60,8 @@ BAD: dict[str, list[Any]] = {
     "top_logprobs": [-1, 1001, None, True],
     "prompt_logprobs": [1, None, 5],
     "golden_token_ids": [[-1], 5, ["a"], [1.5], "12"],
+    "priority": [-101, 101, 1.0, None, True, "1"],
+    "tenant": [5, b"tenant", "x" * 1025, ["a"]],
     "cache_salt": [5, b"tenant", "x" * 1025, ["a"]],
 }
 

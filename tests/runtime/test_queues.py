@@ -29,7 +29,7 @@ def keys(requests: Any) -> list[int]:
 @pytest.fixture
 def queues() -> Queues:
     made = Queues(num_pages=8, num_slots=4, max_requests=3, page_tokens=4)
-    made.waiting.extend(request(key) for key in range(6))
+    made.add([request(key) for key in range(6)])
     return made
 
 
@@ -41,7 +41,7 @@ def test_the_order_of_submission_survives_any_way_in_and_out(queues: Queues) -> 
         queues.requeue(one)
     assert keys(queues.running) == [1] and keys(queues.waiting) == [0, 2, 3, 4, 5]
     queues.remove(queues.running[0])
-    queues.remove(queues.waiting[2])
+    queues.remove(list(queues.waiting)[2])
     assert keys(queues) == [0, 2, 4, 5]
 
 
@@ -64,16 +64,16 @@ def test_images_are_held_for_whoever_starts_again_and_not_for_who_has_ended(queu
 def test_a_snapshot_holds_what_may_run(queues: Queues) -> None:
     queues.admit(0)
     queues.admit(1)
-    state = queues.snapshot([])
-    assert keys(state.running) == [0, 1] and keys(state.waiting) == [2], "no more than can be admitted"
+    state = queues.snapshot([], 0.0)
+    assert keys(state.running) == [0, 1] and keys(state.waiting) == [2, 3], "no more than can be admitted, and the next"
     trial = [one for one in queues if one.key in (1, 4, 5)]
-    state = queues.snapshot(trial)
+    state = queues.snapshot(trial, 0.0)
     assert keys(state.running) == [1] and keys(state.waiting) == [4, 5]
 
 
 def test_whatever_leaves_gives_its_resources_back(queues: Queues) -> None:
     for _ in range(2):
-        one = queues.admit(queues.waiting[0].key)
+        one = queues.admit(next(iter(queues.waiting)).key)
         one.take(queues.pages, 2)
         one.slot = queues.slots.lease(1)
     queues.check_conservation()

@@ -1,0 +1,178 @@
+"""Whose turn it is: priorities that age, and even shares for tenants."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deepinfer.runtime.params import SamplingParams
+from deepinfer.runtime.request import Request
+from deepinfer.runtime.waiting import AGEING, Service, Waiting
+from engines import FREE, alone, bits, build_engine, drain
+
+
+def request(key: int, priority: int = 0, tenant: str | None = None, arrived: float = 0.0, length: int = 3) -> Request:
+    return Request(
+        key=key, request_id=key, user_id=None, sample_index=0,
+        params=SamplingParams(priority=priority, tenant=tenant), seed=0, eos_id=1, prompt_len=length,
+        max_output_tokens=4, tokens=np.zeros(length, np.int32), arrival_time=arrived,
+    )  # fmt: skip
+
+
+def queue(*requests: Request) -> Waiting:
+    service = Service()
+    for one in requests:
+        service.join(one.params.tenant)
+    made = Waiting(service)
+    made.extend(requests)
+    return made
+
+
+def turns(made: Waiting, now: float = 0.0, count: int = 100) -> list[int]:
+    return [one.key for one in made.first(count, now)]
+
+
+def test_equals_come_in_the_order_of_submission() -> None:
+    made = queue(*(request(key, arrived=float(key)) for key in range(5)))
+    for now in (0.0, 1e3, 1e6):
+        assert turns(made, now) == [0, 1, 2, 3, 4]
+    taken = made.find(1)
+    made.remove(taken)
+    assert turns(made) == [0, 2, 3, 4]
+    made.insert(taken)  # preempted: its place is where it was
+    assert turns(made) == [0, 1, 2, 3, 4] == [one.key for one in made] and len(made) == 5
+    assert turns(made, count=2) == [0, 1] and turns(made, count=0) == []
+    for missing in (lambda: made.find(9), lambda: made.remove(request(9)), lambda: made.remove(request(1))):
+        with pytest.raises((KeyError, ValueError)):
+            missing()
+
+
+def test_long_waiting_makes_up_for_a_low_priority() -> None:
+    low = request(0, priority=-2)
+    made = queue(low, *(request(key, arrived=AGEING * key) for key in range(1, 9)))
+    assert turns(made, 0.0)[0] == 1 and turns(made, 0.0)[-1] == 0
+    assert turns(made, 2 * AGEING - 0.1)[0] == 1
+    assert turns(made, 2 * AGEING)[0] == 0
+    # It never counts for more than the highest that waits: a newcomer of that priority is not behind all the old ones
+    # of another tenant.
+    made = queue(*(request(key) for key in range(5)), request(9, tenant="b", arrived=1e6))
+    assert turns(made, 1e6)[1] == 9
+
+
+def test_tenants_get_even_shares_however_many_requests_they_bring() -> None:
+    made = queue(
+        *(request(key, tenant="many") for key in range(50)), *(request(50 + n, tenant="few") for n in range(3))
+    )
+    assert turns(made, count=6) == [0, 50, 1, 51, 2, 52]
+    # By rows, not by requests: two prompts of 30 tokens weigh as much as twenty of three.
+    made = queue(
+        *(request(key, tenant="short") for key in range(40)),
+        *(request(99 + n, tenant="long", length=30) for n in range(9)),
+    )
+    shares = Counter(made.find(key).params.tenant for key in turns(made, count=33))
+    assert shares == {"short": 30, "long": 3}
+    # Over steps: a tenant that was alone and took much owes the others nothing for it, but gets no more either.
+    engine = build_engine(max_requests=1, num_slots=1)
+    for key in range(6):
+        engine.add_request(None, key, SamplingParams(**FREE, max_tokens=4, tenant="old"), [5, 6])
+    for _ in range(9):
+        engine.step()
+    for key in range(6, 9):
+        engine.add_request(None, key, SamplingParams(**FREE, max_tokens=4, tenant="new"), [5, 6])
+    ended = [output.request_id for _ in range(60) for output in engine.step() if output.finished]
+    assert ended[:1] == [2] and ended[1:7] == [6, 3, 7, 4, 8, 5]
+
+
+def test_a_pause_saves_nothing_up() -> None:
+    service = Service()
+    service.join("a")
+    service.charge("a", 1000)
+    service.join("b")
+    assert service["b"] == 1000
+    service.charge("b", 10)
+    service.leave("b")
+    service.charge("a", 5)
+    service.join("b")
+    assert service["b"] == 1010  # nor is what it was ahead forgotten
+    service.leave("b")
+    service.charge("a", 500)
+    service.join("c")
+    assert service._rows.keys() == {"a", "c"}, "whoever is away and behind takes no memory"
+
+
+def test_higher_priorities_begin_first_and_give_way_last() -> None:
+    engine = build_engine(max_requests=2, num_slots=2, num_pages=6)
+    for key, priority in enumerate([0, 0, 5, 1]):
+        engine.add_request(None, key, SamplingParams(**FREE, max_tokens=12, priority=priority), [9, 8, 7, 6])
+    began: list[int] = []
+    preempted: dict[int, int] = {}
+    outputs: dict[int, list[Any]] = {}
+    while engine.has_unfinished_requests():
+        for output in engine.step():
+            outputs.setdefault(output.request_id, []).append(output)
+        for one in engine._queues.running:
+            if one.request_id not in began:
+                began.append(one.request_id)
+        preempted |= {one.request_id: one.preemptions for one in engine._queues}
+    assert began == [2, 3, 0, 1]
+    assert preempted[2] == 0 and sum(preempted.values()) > 0
+    want = bits(alone([9, 8, 7, 6], SamplingParams(**FREE, max_tokens=12)))
+    assert all(bits(found) == want for found in outputs.values())
+
+
+def test_who_waits_is_told_what_for() -> None:
+    engine = build_engine(num_pages=16, num_slots=8, max_requests=2, max_tokens=16)
+    assert engine.waiting_for() is None
+    params = SamplingParams(**FREE, max_tokens=2)
+    engine.add_request(None, "long", params, [5] * 60)
+    engine.add_request(None, "next", params, [5] * 8)
+    engine.step()
+    assert engine.waiting_for() == "request 'next' waits for 2 pages, 1 are free"
+    drain(engine)
+    assert engine.waiting_for() is None
+    for key in range(3):
+        engine.add_request(None, key, params, [5])
+    engine.step()
+    assert engine.waiting_for() == "request 2 waits for a request that runs to end"
+    drain(engine)
+    engine.add_request(None, "a", params, [5] * 16)
+    engine.add_request(None, "b", params, [5])
+    engine.step()
+    assert engine.waiting_for() == "request 'b' waits for rows, 0 of the step are left"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_everybody_gets_a_turn_and_no_lane_is_out_of_order(data: st.DataObject) -> None:
+    made = queue()
+    waiting: dict[int, Request] = {}
+    out: list[Request] = []
+    now = 0.0
+    for key in range(data.draw(st.integers(1, 40))):
+        now += data.draw(st.floats(0, 20))
+        one = request(key, data.draw(st.integers(-2, 2)), data.draw(st.sampled_from([None, "a", "b"])), now)
+        made._service.join(one.params.tenant)
+        made.insert(one)
+        waiting[key] = one
+        if data.draw(st.booleans()):
+            chosen = made.first(data.draw(st.integers(0, 5)), now)
+            assert len({c.key for c in chosen}) == len(chosen)
+            for c in chosen:
+                made.remove(waiting.pop(c.key))
+                out.append(c)
+        if out and data.draw(st.booleans()):
+            back = out.pop(data.draw(st.integers(0, len(out) - 1)))
+            made.insert(back)
+            waiting[back.key] = back
+    order = made.first(1000, now)
+    assert {one.key for one in order} == set(waiting) == {one.key for one in made}
+    for lane in {(one.params.priority, one.params.tenant) for one in order}:
+        keys = [one.key for one in order if (one.params.priority, one.params.tenant) == lane]
+        assert keys == sorted(keys)
+    late = made.first(1000, now + 1e6)  # all are of one priority by now
+    assert {one.key for one in late} == set(waiting)
