@@ -4,7 +4,8 @@
 
 The bar at 256 rows is 3 softmax passes for temperature, top-k, top-p and race together, the goal 1.5. `sort` is
 sampling in torch by a sort of the row, cumulative sums and one exponential race; it is not exact, and not the same
-draw. Logits are normal numbers of deviation 1 ('flat'), 3 ('usual'), and 3 with a few tokens far above them ('sure').
+draw. Logits are normal numbers of deviation 1 ('flat'), 3 ('usual'), 3 with a few tokens far above them ('sure'), and 1
+rounded to halves ('tied'), where more tokens share a value than a list of candidates holds: rows are searched whole.
 Times are medians of graph replays, in turn over sets of logits that do not fit the L2 cache together. Exit status 1
 past the bar.
 """
@@ -25,7 +26,7 @@ from deepinfer.ops.sampling import fixed31, inverse_temperature
 
 VOCABULARY = 129280
 BAR, GOAL, JUDGED_ROWS = 3.0, 1.5, 256
-KINDS = ("flat", "usual", "sure")
+KINDS = ("flat", "usual", "sure", "tied")
 FILTERS = {
     "no filter": (None, None, None),
     "top-k 50": (50, None, None),
@@ -38,8 +39,10 @@ JUDGED = "top-k 50, top-p 0.95"
 
 def logits(kind: str, rows: int, device: torch.device) -> Tensor:
     z = torch.randn((rows, VOCABULARY), device=device)
-    if kind != "flat":
+    if kind in ("usual", "sure"):
         z *= 3
+    if kind == "tied":
+        z = torch.round(z * 2) / 2
     if kind == "sure":
         z[:, torch.randint(0, VOCABULARY, (8,), device=device)] += torch.arange(8, device=device) * 2.0 + 8
     return z

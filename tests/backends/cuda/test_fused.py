@@ -9,8 +9,12 @@ import torch
 
 pytest.importorskip("triton")
 
-from cuda_calls import PLAIN, SPOILT, STRIDED, assert_kept, given, run, sample
+from cuda_calls import DEVICE, PLAIN, SPOILT, STRIDED, assert_kept, given, on_cuda, run, sample
 from deepinfer.backends.cuda import fused, index
+from deepinfer.hal.errors import ContractError
+from deepinfer.ops.fused import index_topk
+from deepinfer.ops.index import topk_select
+from deepinfer.ops.spec import SPECS
 
 SLOW = "mixed batch, ratio 1"
 
@@ -75,3 +79,35 @@ def test_scratch_does_not_grow_with_a_prompt() -> None:
     assert fused.topk_bytes(*args) == queries + (32 << 20), "512 rows at a time"
     few = (query[:3], *[torch.empty(0)] * 5, None, 1, 131, 8, 512)
     assert fused.topk_bytes(*few) == 3 * 32 * 128 * 2 + 2 * 3 * 136, "rows of scores are aligned"
+
+
+@pytest.mark.skipif(DEVICE.type != "cpu", reason="the calls of the suite try this on the device")
+def test_pages_past_two_gigabytes_choose_what_low_pages_do() -> None:
+    """A stride times a page id wraps in 32 bits; memory that nothing touches is not there."""
+    args = list(sample("index_topk", "odd chunk, ratio 1").args)
+    indices, scores = run("index_topk", *args)
+    first, stride, pages, table = 29077, 147712, args[2], args[5]
+    used = [page for page in table.flatten().tolist() if page >= 0]
+    far = torch.empty((first + max(used) + 1) * stride, dtype=torch.uint8)
+    far = far.as_strided((first + max(used) + 1, pages.shape[1]), (stride, 1))
+    for page in used:
+        far[first + page] = pages[page]
+    args[2], args[5] = far, torch.where(table >= 0, table + first, table)
+    with on_cuda():
+        again, values = SPECS["index_topk"].run(*args)
+    assert (indices >= 0).any() and torch.equal(again, indices)
+    kept = indices >= 0
+    assert torch.equal(values[kept].view(torch.int16), scores[kept].view(torch.int16))
+
+
+def test_scores_wider_than_their_tables_are_refused_in_words() -> None:
+    """On the host, before any launch; both sizes are named."""
+    args = [t.to(DEVICE) if isinstance(t, torch.Tensor) else t for t in sample("index_topk", "odd chunk").args]
+    held = args[5].shape[1] * 128
+    with on_cuda():
+        with pytest.raises(ContractError, match=rf"entries is {held + 1}; .* holds 0 to {held}"):
+            index_topk(*args[:8], held + 1, *args[9:])
+        scores = torch.zeros(1, 4096, device=DEVICE)
+        seen, blocks = (torch.full(shape, 32, dtype=torch.int32, device=DEVICE) for shape in ((1,), (1, 32)))
+        with pytest.raises(ContractError, match="scores are 4096 wide; 32 blocks of 64 entries need 2048"):
+            topk_select(scores, seen, 16, blocks, 64)
