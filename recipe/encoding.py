@@ -8,7 +8,6 @@ kept: the next turn of a conversation tokenises what is new.
 from __future__ import annotations
 
 import sys
-from array import array
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -20,8 +19,9 @@ from .special_tokens import DEFAULT_SPECIAL_TOKENS, SpecialTokens
 from .templates.base import Prompt
 from .tokenizer import Tokenizer
 from .versions import ModelVersion
+from .words import BYTES_OF_ID
 
-DEFAULT_CACHE_BYTES = 64 << 20
+DEFAULT_CACHE_BYTES = 128 << 20
 """Memory that an encoding may keep for stretches of earlier prompts, in bytes."""
 
 _ENTRY_BYTES = 200  # of the table and the objects, besides their contents
@@ -39,15 +39,15 @@ class StretchCache:
         self.tokenizer = tokenizer
         self.max_bytes = max_bytes
         self.bytes = 0
-        self._entries: OrderedDict[str, array[int]] = OrderedDict()
+        self._entries: OrderedDict[str, list[int]] = OrderedDict()
         self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def encode(self, stretches: Iterable[str]) -> dict[str, array[int]]:
+    def encode(self, stretches: Iterable[str]) -> dict[str, list[int]]:
         """Ids of every stretch. Those that are not known yet are tokenised together, in parallel when many."""
-        found: dict[str, array[int]] = {}
+        found: dict[str, list[int]] = {}
         new: dict[str, None] = {}
         with self._lock:
             for stretch in stretches:
@@ -58,14 +58,14 @@ class StretchCache:
                     self._entries.move_to_end(stretch)
                     found[stretch] = ids
         if new:
-            made = {stretch: array("I", ids) for stretch, ids in zip(new, self.tokenizer.encode_plain(list(new)))}
+            made = dict(zip(new, self.tokenizer.encode_plain(list(new))))
             found |= made
             with self._lock:
                 for stretch, ids in made.items():
                     self._keep(stretch, ids)
         return found
 
-    def _keep(self, stretch: str, ids: array[int]) -> None:
+    def _keep(self, stretch: str, ids: list[int]) -> None:
         size = _size(stretch, ids)
         if stretch in self._entries or size > self.max_bytes:
             return
@@ -75,8 +75,8 @@ class StretchCache:
             self.bytes -= _size(*self._entries.popitem(last=False))
 
 
-def _size(stretch: str, ids: array[int]) -> int:
-    return sys.getsizeof(stretch) + ids.itemsize * len(ids) + _ENTRY_BYTES
+def _size(stretch: str, ids: list[int]) -> int:
+    return sys.getsizeof(stretch) + BYTES_OF_ID * len(ids) + _ENTRY_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +125,13 @@ class Encoding:
         if self.tokenizer is None or self.cache is None:
             raise EncodingError("no tokenizer is attached to the encoding")
         stretches = self.cache.encode(piece for piece in prompt.pieces if isinstance(piece, str))
-        ids = array("I")
+        ids: list[int] = []
         for piece in prompt.pieces:
             if isinstance(piece, str):
                 ids.extend(stretches[piece])
             else:
                 ids.append(_special_id(self.tokenizer, piece.text))
-        return ids.tolist()
+        return ids
 
 
 def _special_id(tokenizer: Tokenizer, spelling: str) -> int:

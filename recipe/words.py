@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from threading import Lock
 from typing import Any, TypeAlias
@@ -33,8 +33,9 @@ _PATTERNS = [
     "[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
 ]
 _BORDER = re.compile(r" (?=[A-Za-z])(?<=[!-~] )")
-_BYTES_OF_ID = 40
-_BYTES_OF_ENTRY = 250
+BYTES_OF_ID = 40
+"""Of an id in a list, its object included."""
+_BYTES_OF_ENTRY = 250  # of the tables and the objects, besides their contents
 
 
 def has_words(tokenizer: HfTokenizer) -> bool:
@@ -76,20 +77,22 @@ class WordCache:
         """Ids of each text by itself."""
         cut = [_BORDER.split(text) for text in texts]
         firsts = [words.pop(0) for words in cut]
-        ids_of_first = self._look_up(self._firsts, set(firsts), "")
-        ids_of_word = self._look_up(self._words, set().union(*cut), " ")
+        of_first, new_firsts = _look_up(self._firsts, set(firsts))
+        of_word, new_words = _look_up(self._words, set().union(*cut))
+        made = self._encode([*new_firsts, *(f" {word}" for word in new_words)])
+        self._keep(self._firsts, zip(new_firsts, made), of_first)
+        self._keep(self._words, zip(new_words, made[len(new_firsts) :]), of_word)
         return [
-            list(chain(ids_of_first[first], chain.from_iterable(map(ids_of_word.__getitem__, words))))
+            list(chain(of_first[first], chain.from_iterable(map(of_word.__getitem__, words))))
             for first, words in zip(firsts, cut)
         ]
 
-    def _look_up(self, kept: dict[str, Ids], words: set[str], before: str) -> dict[str, Ids]:
-        """Ids of words with `before` in front of them. Those that are not in `kept` are made, and kept if short."""
-        found = {word: ids for word in words if (ids := kept.get(word)) is not None}
-        new = [word for word in words if word not in found]
-        made = dict(zip(new, self._encode([before + word for word in new])))
+    def _keep(self, kept: dict[str, Ids], new: Iterable[tuple[str, Ids]], found: dict[str, Ids]) -> None:
+        """Add new words to those found, and keep the short ones."""
+        made = dict(new)
+        found |= made
         short = {word: ids for word, ids in made.items() if len(word) <= MAX_WORD}
-        size = sum(sys.getsizeof(word) + _BYTES_OF_ID * len(ids) + _BYTES_OF_ENTRY for word, ids in short.items())
+        size = sum(sys.getsizeof(word) + BYTES_OF_ID * len(ids) + _BYTES_OF_ENTRY for word, ids in short.items())
         with self._lock:
             if self.bytes + size > self.max_bytes:
                 self._firsts.clear()
@@ -98,4 +101,9 @@ class WordCache:
             if size <= self.max_bytes:
                 kept.update(short)
                 self.bytes += size
-        return found | made
+
+
+def _look_up(kept: dict[str, Ids], words: set[str]) -> tuple[dict[str, Ids], list[str]]:
+    """Ids of the words that are kept, and the others."""
+    found = {word: ids for word in words if (ids := kept.get(word)) is not None}
+    return found, [word for word in words if word not in found]
