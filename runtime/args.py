@@ -66,6 +66,7 @@ class EngineArgs:
             DEEPINFER_YOCO_PREFILL_TRUNCATION_MODE (off, mask or compact) and DEEPINFER_YOCO_PREFILL_KEEP_TOKENS.
         enable_prefix_caching: requests that begin with the same tokens share what was computed of them, to the same
             bits; window rings then keep a page more.
+        trace: file that every planned step is recorded in, for `deepinfer replay`; None is none.
         drafter_invariant: the drafter draws with the target's random numbers, and a draft is accepted only if the
             target draws it too: with a seed, the text is the same with and without drafts, also above temperature 0.
 
@@ -106,6 +107,7 @@ class EngineArgs:
     yoco_prefill_keep_tokens: int | None = None
     drafter_invariant: bool = False
     enable_prefix_caching: bool = False
+    trace: str | None = None
 
     def __post_init__(self) -> None:
         self.validate()
@@ -131,7 +133,7 @@ class EngineArgs:
             if not any(type(value) is type(ok) and value == ok for ok in accepted):
                 raise NotSupportedError(f"{name}={short(value)}", brought_by)
         self._check_engine_type()
-        for name in ("model", "tokenizer", "revision", "tokenizer_revision", "device", "backend"):
+        for name in ("model", "tokenizer", "revision", "tokenizer_revision", "device", "backend", "trace"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, str) and value):
                 raise InvalidArgumentError(name, value, "a non-empty string or None")

@@ -27,6 +27,7 @@ class EngineConfig:
         log_interval: steps between log lines; 0 is off.
         truncation: bounded replay of prompts, which leaves no prompt log-probabilities.
         prefix: requests that begin alike share what was computed; None turns that off.
+        trace: file that every planned step is recorded in; None is none.
         images: reads the images of prompts; None refuses images, and placeholders of images are ordinary tokens.
 
     Drafts per request and step are `limits.max_drafts`.
@@ -45,3 +46,4 @@ class EngineConfig:
     truncation: Truncation = EXACT
     images: ImageReader | None = None
     prefix: PrefixSettings | None = None
+    trace: str | None = None

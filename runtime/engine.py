@@ -29,6 +29,7 @@ from .planner import Held, StepPlan, plan_step
 from .progress import EngineStats, ProgressLog
 from .queues import Queues
 from .request import Proposal, Request, TextDecoder
+from .trace import TraceWriter
 
 __all__ = ["EngineConfig", "EngineStats", "LLMEngine"]
 
@@ -71,6 +72,7 @@ class LLMEngine:
         self._distrusted: set[int] = set()
         self._in_flight = False
         self._held: Held | None = None
+        self._trace = None if config.trace is None else TraceWriter(config.trace, limits)
         self._closed = False
         self._progress = ProgressLog(config.log_interval)
         self._lock = threading.RLock()
@@ -270,6 +272,8 @@ class LLMEngine:
             self._ready.clear()
             self._queues.cache.clear()
             self.check_conservation()
+            if self._trace is not None:
+                self._trace.close()
         if self._on_close is not None:
             self._on_close()
 
@@ -299,7 +303,10 @@ class LLMEngine:
     def _plan(self) -> tuple[list[Work], Copies]:
         """The rows of the next step, and the states that are copied before."""
         trial = [] if self._search is None else self._search.trial()
-        plan = plan_step(self._queues.snapshot(trial, time.monotonic()), self.config.limits)
+        state = self._queues.snapshot(trial, time.monotonic())
+        plan = plan_step(state, self.config.limits)
+        if self._trace is not None:
+            self._trace.step(state, plan)
         self._held = plan.held
         work, copies = self._carry_out(plan)
         if trial and not work and self._search is not None:

@@ -76,6 +76,7 @@ ARGUMENT_TESTS: Mapping[str, str] = {
     "engram_storage": _LOADER + "test_where_the_engram_tables_live",
     "yoco_prefill_truncation_mode": _TRUNCATION + "test_arguments_beat_the_environment",
     "yoco_prefill_keep_tokens": _TRUNCATION + "test_arguments_beat_the_environment",
+    "trace": "tests/runtime/test_trace.py::test_a_recorded_run_is_planned_the_same_again",
     "enable_prefix_caching": "tests/runtime/test_tiny_prefix.py::test_later_turns_are_spared_and_say_the_same",
     "drafter_invariant": _DRAFTING + "test_invariant_text_is_that_of_plain_decoding",
 }
@@ -86,7 +87,7 @@ OWN_SAMPLING = {
 }  # fmt: skip
 OWN_ARGUMENTS = {
     "num_pages", "device", "backend", "engram_storage", "drafter_invariant", "yoco_prefill_truncation_mode",
-    "yoco_prefill_keep_tokens", "enable_prefix_caching",
+    "yoco_prefill_keep_tokens", "enable_prefix_caching", "trace",
 }  # fmt: skip
 
 OWN_CALLS = {"LLM.stream", "LLMEngine.reset_prefix_cache", "LLMEngine.waiting_for"}

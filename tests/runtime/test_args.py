@@ -18,6 +18,7 @@ BAD: dict[str, list[Any]] = {
     "tokenizer_revision": ["", 5],
     "device": ["", 0],
     "backend": ["", 0],
+    "trace": ["", 0],
     "load_format": ["gguf", None],
     "engram_storage": ["disk", None],
     "yoco_prefill_truncation_mode": ["on", "", 1, True],
