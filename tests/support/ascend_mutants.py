@@ -19,12 +19,22 @@ from deepinfer.backends.ascend.sim import mutate
 from deepinfer.backends.ascend.sweep import Swept, sweep
 
 LOWERED = tuple(name for name in ascend_samples.SAMPLES if name not in ascend_samples.BAD)
-NAMES = (*LOWERED, *(f"{name}.cpp" for name in KERNELS))
-"""Kernels lowered by tilelang, and files of those written by hand."""
+NAMES = (*LOWERED, *(f"{name}.cpp" for name in (*KERNELS, "paged")))
+"""Kernels lowered by tilelang, and files of those written by hand (the others there hold planted faults)."""
 HEAD = (
     "| kernel | pairs | in outputs | on bad data | redundant | sizes, indices | faults | in outputs | redundant |\n"
     "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
 )
+
+
+def paged() -> Sample:
+    """Rows of three of four pages, which begin at element 100 of their pool."""
+    pages, table = torch.randn(400).half(), torch.tensor([2, 1, 4], dtype=torch.int32)
+    arguments = {
+        "pages": pages, "table": table, "out": torch.full((3, 64), float("nan")).half(), "origin": 100, "count": 3,
+        "stride": 100, "width": 64, "narrow": 0,
+    }  # fmt: skip
+    return Sample(1, arguments, {"out": pages.view(4, 100)[table.long() - 1, :64]})
 
 
 def given(name: str) -> tuple[str, Sequence[Sample]]:
@@ -33,9 +43,8 @@ def given(name: str) -> tuple[str, Sequence[Sample]]:
         return text(name), ascend_samples.samples(name)
     name = name.removesuffix(".cpp")
     torch.manual_seed(zlib.crc32(name.encode()))
-    return (SOURCES / f"{name}.cpp").read_text(encoding="utf-8"), [
-        KERNELS[name].sample(*size) for size in KERNELS[name].sizes
-    ]
+    samples = [paged()] if name == "paged" else [KERNELS[name].sample(*size) for size in KERNELS[name].sizes]
+    return (SOURCES / f"{name}.cpp").read_text(encoding="utf-8"), samples
 
 
 def pairs(name: str) -> Swept:

@@ -201,7 +201,8 @@ def simd_reduce(rows: int, width: int) -> Sample:
 def simd_layout(rows: int, cols: int, n: int) -> Sample:
     x, table, moved = random(rows, cols, dtype=BF16), random(128), random(128)
     start = torch.randint(0, 128, (n,)).numpy().astype(np.uint32)
-    to = np.concatenate([[127], np.random.default_rng(n).permutation(127)[: n - 1]]).astype(np.uint32)
+    last = [127][: n - 1]  # the last element too, and one time not
+    to = np.concatenate([last, np.random.default_rng(n).permutation(127)[: n - len(last)]]).astype(np.uint32)
     want = moved.numpy().copy()
     want[to] = table.numpy()[start]
     nz = x.view(rows, cols // 16, 16).transpose(0, 1).contiguous()
@@ -238,10 +239,10 @@ KERNELS: Mapping[str, Written] = {
         (gemm_nd, ((16, 16, 16), (1, 1, 1), (33, 47, 80), (48, 17, 65), (16, 64, 129))),
         (gemm_dn, ((16, 16, 16, 0), (1, 3, 2, 1), (45, 33, 70, 1), (32, 80, 31, 0))),
         (gemm_trans, ((16, 16, 16), (1, 1, 1), (40, 24, 72), (31, 65, 33))),
-        (gemm_fp8, ((32, 16, 64), (1, 1, 1), (70, 33, 200), (96, 48, 129), (300, 5, 40))),
+        (gemm_fp8, ((32, 16, 64), (1, 1, 1), (70, 33, 200), (96, 48, 129), (300, 224, 1))),
         (gemm_mx8, ((16, 16, 64, 1), (40, 50, 192, 2), (1, 17, 128, 1), (33, 16, 320, 4))),
         (gemm_mx4, ((16, 16, 64, 1), (40, 50, 192, 2), (1, 17, 128, 1), (33, 16, 320, 4))),
-        (gemm_bias, ((16, 16, 16, 16, 16), (33, 40, 31, 20, 13), (16, 24, 64, 1, 24), (48, 8, 50, 47, 3))),
+        (gemm_bias, ((16, 16, 16, 16, 16), (33, 40, 31, 20, 13), (16, 24, 64, 1, 24), (48, 12, 50, 47, 3))),
         (halves, ((32, 32, 32, 0), (32, 32, 48, 1), (32, 64, 16, 2), (64, 24, 80, 1), (64, 40, 16, 0))),
         (pipelined, ((1,), (511,), (512,), (1537,), (5000,))),
         (ring, ((1, 8), (2, 1), (5, 100))),

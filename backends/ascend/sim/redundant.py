@@ -22,6 +22,10 @@ _WITHIN = re.compile(r"\(int32_t\)threadIdx\.x\) >> (\d+)\)")
 _GROUP = re.compile(r"max\((?:\(int64_t\))?1, $")
 _QUOTIENT = re.compile(r"/ max\((?:\(int64_t\))?1, $")
 _REDUCED = re.compile(r"AscendAllReduce<[^;()]*>::run\([^;]*, \(&\(\(\(__ubuf__ \w+\*\)\w+\)\[$")
+_REDUCED_THEN_LEADER = re.compile(
+    r"AscendAllReduce<[^;()]*?, (\d+), 1, 0>::run\([^;]*\);\s*\}\s*asc_syncthreads\(\);\s*"
+    r"if \(\(\(\(int32_t\)threadIdx\.x\) % \1\) == 0\)"
+)
 
 
 def rule(mutant: Mutant, text: str) -> str:
@@ -45,6 +49,9 @@ def rule(mutant: Mutant, text: str) -> str:
     * "race-free": between the barriers around an `asc_syncthreads` no two threads touch one byte, one of them changing
       it; the model checks this in every run that is not relaxed, so one without the barrier that raises nothing proves
       it for its input.
+    * "warp in step": the stores behind the barrier are those of one thread of G, at most a warp, that have just reduced
+      together: what the others read before came first. (The rule of races asks for the barrier all the same: exchanges
+      within a warp order no memory.)
     * "all-core barrier": the program waits for all cores between the same two pipes.
     """
     code = source.without_comments(text)
@@ -63,7 +70,7 @@ def rule(mutant: Mutant, text: str) -> str:
     if mutant.kind == "threads" and _strided_by_threads(mutant, code):
         return "any threads"
     if "asc_syncthreads" in mutant.text:
-        return RACE_FREE
+        return "warp in step" if mutant.kind == "pair" and _after_reductions_of_a_warp(code) else RACE_FREE
     barrier = {m[1] for m in re.finditer(r"asc_sync_inter_(?:arrive|wait)\((PIPE_\w+)", text)}
     if mutant.kind in ("line", "pair") and barrier and barrier == set(re.findall(r"PIPE_\w+", mutant.text)):
         return "all-core barrier"
@@ -136,6 +143,12 @@ def _of_a_leader(mutant: Mutant, code: str) -> bool:
     if not within or not tests or (opening := code.find("{", tests[-1].end())) < 0:
         return False
     return opening < mutant.at < source.closing(code, opening) and 1 << int(within[1]) <= int(tests[-1][1])
+
+
+def _after_reductions_of_a_warp(code: str) -> bool:
+    """Whether each barrier stands between a reduction of groups of G <= 32 threads and what one thread of G does."""
+    found = [int(m[1]) for m in _REDUCED_THEN_LEADER.finditer(code)]
+    return len(found) == code.count("asc_syncthreads()") and all(size <= 32 for size in found)
 
 
 def _strided_by_threads(mutant: Mutant, code: str) -> bool:

@@ -120,3 +120,16 @@ def test_a_barrier_between_threads_is_redundant_where_runs_with_the_rule_of_race
     kernel = COPY.replace("{\n", "{\n  asc_syncthreads();\n", 1)
     made = mutate.schemata(kernel).mutants
     assert {redundant.rule(m, kernel) for m in made if m.kind in ("line", "pair")} == {redundant.RACE_FREE}
+
+
+def test_a_barrier_after_a_reduction_of_a_warp_is_redundant_for_one_thread_of_it() -> None:
+    def found(size: int, leader: int, more: str = "") -> set[str]:
+        body = (
+            f"  for (;;) {{ y = tl::AscendAllReduce<tl::SumOp, {size}, 1, 0>::run(y); }}\n  asc_syncthreads();\n"
+            f"  if ((((int32_t)threadIdx.x) % {leader}) == 0) {{ z = y; }}\n{more}"
+        )
+        kernel = COPY.replace("{\n", "{\n" + body, 1)
+        return {redundant.rule(m, kernel) for m in mutate.schemata(kernel).mutants if m.kind == "pair"}
+
+    assert found(8, 8) == {"warp in step"}
+    assert found(64, 64) == found(8, 16) == found(8, 8, "  asc_syncthreads();\n") == {redundant.RACE_FREE}
