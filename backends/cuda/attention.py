@@ -1,8 +1,8 @@
 """Sparse attention in Triton. The kernels are in `attention_kernels.py`; `attention_sm90.py` has one in CUDA C++.
 
 `rows`: a program takes a row and up to 64 of its heads from the first tile of keys to the last, so a row's bits depend
-on nothing beside it. `fast`, used where the user gives that up: the tiles of a row are cut into as many parts as keep
-the GPU busy, which are added up by a second kernel; with rows enough for the GPU it is the best of the other kernels.
+on nothing beside it. `fast`, used where the user gives that up: with few rows their tiles are cut into as many parts as
+keep the GPU busy, which a second kernel adds up; with more it is the best of the other kernels.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...hal.registry import Signature
+from ...hal.registry import REGISTRY, Kernel, Signature
 from ...ops.attention import KEY_TILE
 from ...ops.layouts import FP4_16, compressed_record, entries_per_page
 from ...ops.spec import SPECS
 from . import attention_kernels as device
-from . import attention_sm90
+from . import attention_sm90  # noqa: F401  (registers)
 from .register import kernel
 from .strides import WIDEST, alignment, power_of_two
 
@@ -29,8 +29,9 @@ MOST_HEADS = 64
 """Heads of a program."""
 MOST_PARTS = 16
 """Programs that a row's tiles are cut into at most."""
-LEAST_PARTS = 2
-"""With fewer, `fast` takes the kernel that does not cut."""
+FEW_ITEMS = 8
+"""Rows times blocks of heads up to which parts are faster than the kernel in CUDA C++, where that takes the call; seen
+with 2 and, not any more, with 32."""
 ROWS_OPTIONS = {"num_warps": 8, "num_stages": 1}
 JOIN_OPTIONS = {"num_warps": 4, "num_stages": 1}
 
@@ -90,26 +91,46 @@ class _Shape:
         return self.lists + self.tops * (1 + int(self.constants["WIDTH"]) // 2)
 
 
-def _shape(args: tuple[Any, ...], cut: bool) -> _Shape:
-    """The shape of a call, from its arguments in spec order. `cut`: into parts, by the size of the GPU."""
+def _shape(args: tuple[Any, ...], most_parts: int = 1) -> _Shape:
+    """The shape of a call, from its arguments in spec order; in parts, up to so many, as there are processors for."""
     q, indices, window, ratio, record = args[0], args[12], args[13], args[14], args[16]
     rows, heads, d = q.shape
     selected = 0 if indices is None else indices.shape[1]
     constants = constants_of(d, heads, window, selected, ratio, record)
     blocks = -(-heads // int(constants["HEADS"]))
     tiles = -(-window // KEY_TILE) + -(-selected // KEY_TILE)
-    parts = min(processors(q.device) // max(rows * blocks, 1), tiles, MOST_PARTS) if cut else 1
-    return _Shape(rows, blocks, tiles, parts if parts >= LEAST_PARTS else 1, constants)
+    parts = min(most_parts, tiles, processors(q.device) // max(rows * blocks, 1))
+    return _Shape(rows, blocks, tiles, max(parts, 1), constants)
+
+
+def whole(signature: Signature) -> Kernel:
+    """The kernel that `fast` takes where it does not cut rows: in CUDA C++ if that runs the call, else `rows`."""
+    ours = {k.name: k for k in REGISTRY.kernels("sparse_attention") if k.backend == "cuda"}
+    source = ours["sm90"]
+    runs = signature.arch in source.archs and signature.device_type in source.device_types
+    return source if runs and source.supports is not None and source.supports(signature) is None else ours["rows"]
+
+
+def _fast_plan(args: tuple[Any, ...]) -> tuple[_Shape, Kernel]:
+    """The parts of a call of `fast`, and the kernel that runs it where that is one."""
+    kernel = whole(SPECS["sparse_attention"].signature(*args))
+    shape = _shape(args, MOST_PARTS)
+    if kernel.name != "rows" and shape.rows * shape.blocks > FEW_ITEMS:
+        shape = _shape(args)
+    return shape, kernel
 
 
 def row_scratch(*args: Any) -> int:
     """Scratch of a program per row."""
-    return _shape(args, cut=False).scratch
+    return _shape(args).scratch
 
 
 def fast_scratch(*args: Any) -> int:
-    """Scratch of the parts of rows."""
-    return _shape(args, cut=True).scratch
+    """Scratch of the parts of rows, or of the kernel that is taken instead."""
+    shape, kernel = _fast_plan(args)
+    if shape.parts > 1:
+        return shape.scratch
+    return 0 if kernel.workspace is None else kernel.workspace(*args)
 
 
 @kernel("sparse_attention", version=1, name="rows", supports=widths, workspace=row_scratch)
@@ -136,7 +157,7 @@ def sparse_attention(
 ) -> Tensor:
     args = (q, fresh, ring, sink, first_key, last_key, row_seq, seq_start, row_begin, state_slot, pages, block_table,
             indices, window, ratio, scale, record)  # fmt: skip
-    return _run(args, _shape(args, cut=False), out, workspace)
+    return _run(args, _shape(args), out, workspace)
 
 
 @kernel(
@@ -165,12 +186,12 @@ def fast_attention(
 ) -> Tensor:
     args = (q, fresh, ring, sink, first_key, last_key, row_seq, seq_start, row_begin, state_slot, pages, block_table,
             indices, window, ratio, scale, record)  # fmt: skip
-    shape = _shape(args, cut=True)
-    if shape.parts == 1 and q.device.type == "cuda":
-        signature = SPECS["sparse_attention"].signature(*args)
-        if signature.arch == "sm_90" and attention_sm90.supports(signature) is None:
-            return attention_sm90.sparse_attention(*args, out)
-    return _run(args, shape, out, workspace)
+    shape, kernel = _fast_plan(args)
+    if shape.parts > 1:
+        return _run(args, shape, out, workspace)
+    scratch = () if kernel.workspace is None else (workspace,)
+    done: Tensor = kernel.fn(*args, out, *scratch)
+    return done
 
 
 def _run(args: tuple[Any, ...], shape: _Shape, out: Tensor | None, workspace: Tensor | None) -> Tensor:

@@ -23,8 +23,8 @@ FP4_UP: tl.constexpr = tl.constexpr(2.0**66)
 
 @jit
 def settled(x):
-    """x, bf16, unchanged. Triton 3.6 pulls a reshape of an operand behind its way to shared memory, and gives up where the
-    layout that this asks for is none ("Illegal shared layout"); an instruction between the two keeps them apart."""
+    """x, bf16, unchanged. Triton 3.6 pulls a reshape of an operand behind its way to shared memory, and gives up where
+    the layout that this asks for is none ("Illegal shared layout"); an instruction between the two keeps them apart."""
     if INTERPRETED:
         return x
     else:

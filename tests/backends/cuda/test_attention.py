@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -99,17 +100,35 @@ def test_parts_of_rows_add_up(record: str) -> None:
 
 
 def test_the_number_of_parts_follows_from_rows_and_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    def parts(rows: int, selected: int = 512, heads: int = 64) -> int:
+    def parts(rows: int, selected: int = 512, heads: int = 64, most: int = attention.MOST_PARTS) -> int:
         q = torch.empty((rows, heads, 512), dtype=torch.bfloat16, device="meta")
         indices = torch.empty((rows, selected), device="meta")
-        args = (q, *[None] * 11, indices, 128, 1, 1.0, "fp4_16")
-        assert attention._shape(args, cut=False).parts == 1
-        return attention._shape(args, cut=True).parts
+        return attention._shape((q, *[None] * 11, indices, 128, 1, 1.0, "fp4_16"), most).parts
 
     monkeypatch.setattr(attention, "processors", lambda device: 132)
     assert [parts(rows) for rows in (0, 1, 2, 13, 14, 32, 66, 67, 4096)] == [10, 10, 10, 10, 9, 4, 2, 1, 1]
     assert parts(1, selected=2048) == attention.MOST_PARTS
     assert parts(16, heads=256) == 2
+    assert parts(1, most=1) == 1
+
+
+def test_fast_takes_the_best_other_kernel_where_it_does_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = call(((100, 101),), window=16, ratio=1, k=16)
+    wide = call(((100, 101),), heads=64, d=512, window=16)
+    on_sm90 = {"arch": "sm_90", "device_type": "cuda"}
+    for args, name in ((small, "rows"), (wide, "sm90")):
+        signature = SPECS[OP].signature(*args)
+        assert attention.whole(replace(signature, **on_sm90)).name == name
+    assert attention.whole(replace(SPECS[OP].signature(*wide), arch="sm_100", device_type="cuda")).name == "rows"
+    with monkeypatch.context() as patched:
+        patched.setattr(attention, "whole", lambda signature: replace(real, name="sm90"))
+        real = next(k for k in REGISTRY.kernels(OP) if k.id == "cuda:rows")
+        few, many = (call(((9, 9 + rows),), window=70) for rows in (attention.FEW_ITEMS, attention.FEW_ITEMS + 1))
+        assert attention._fast_plan(tuple(few))[0].parts == 2
+        assert attention._fast_plan(tuple(many))[0].parts == 1
+        assert attention.fast_scratch(*many) == attention.row_scratch(*many)
+    monkeypatch.setattr(attention, "processors", lambda device: 1)
+    assert torch.equal(bits(by("cuda:fast", small)), bits(by("cuda:rows", small)))
 
 
 def test_fast_is_taken_where_it_is_allowed_only() -> None:
