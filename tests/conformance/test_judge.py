@@ -104,6 +104,11 @@ def test_values() -> None:
     assert checks(outcome("gather_rows", "many rows", wrap("gather_rows", poke(9.0)))) == {"bits"}
 
 
+def test_a_pinned_kernel_is_held_against_the_reference_not_against_itself() -> None:
+    with REGISTRY.pin("gather_rows", "spoilt"):
+        assert checks(outcome("gather_rows", "many rows", wrap("gather_rows", poke(9.0)))) == {"bits"}
+
+
 def test_form_of_the_outputs() -> None:
     assert checks(outcome("rms_norm", "37 rows", wrap("rms_norm", lambda y, args: y.float()))) == {"dtype"}
     assert checks(outcome("rms_norm", "37 rows", wrap("rms_norm", lambda y, args: y[:5].contiguous()))) == {"shape"}
