@@ -104,9 +104,16 @@ def test_values() -> None:
     assert checks(outcome("gather_rows", "many rows", wrap("gather_rows", poke(9.0)))) == {"bits"}
 
 
-def test_a_pinned_kernel_is_held_against_the_reference_not_against_itself() -> None:
-    with REGISTRY.pin("gather_rows", "spoilt"):
-        assert checks(outcome("gather_rows", "many rows", wrap("gather_rows", poke(9.0)))) == {"bits"}
+def test_a_pinned_kernel_does_not_run_in_place_of_the_reference() -> None:
+    """On another device it could not, and here it would be held against itself."""
+    calls: list[int] = []
+    counted = wrap("rms_norm", lambda y, args: calls.append(0))
+    outcome("rms_norm", "37 rows", counted)
+    free = len(calls)
+    with REGISTRY.pin("rms_norm", "spoilt"):
+        assert outcome("rms_norm", "37 rows", counted).passed
+    assert free > 0
+    assert len(calls) == 2 * free
 
 
 def test_form_of_the_outputs() -> None:
