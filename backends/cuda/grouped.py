@@ -13,11 +13,12 @@ from torch import Tensor
 from ...hal.registry import Signature
 from ...ops.spec import WeightHandle
 from . import grouped_kernels as device
-from .linear_launches import GROUP, Launch, aligned, dealt, unpack_launch
+from .linear_launches import CLEAN_DTYPE, GROUP, Launch, aligned, clean_scale, dealt, unpack_launch
+from .portable_weights import FP4_CLEAN
 from .register import kernel
 from .strides import power_of_two
 
-FEW = 32
+FEW = 16
 """Tiles of so many rows unpack their FP8 rows themselves; for larger ones all rows are unpacked first."""
 
 
@@ -30,7 +31,7 @@ def whole_groups(signature: Signature) -> str | None:
 def row_tile(rows: int, experts: int) -> int:
     """Rows of a tile, by how many an expert has if all are used. Bits do not depend on it."""
     mean = rows / max(1, experts)
-    return 16 if mean <= 16 else 32 if mean <= 48 else 64 if mean <= 96 else 128
+    return 16 if mean <= 16 else 32 if mean <= 48 else 64 if mean <= 96 else 128 if mean <= 192 else 256
 
 
 def tiles_of(rows: int, experts: int, tile: int) -> int:
@@ -38,10 +39,10 @@ def tiles_of(rows: int, experts: int, tile: int) -> int:
     return rows // tile + min(experts, rows)
 
 
-def product_launch(rows: int, experts: int, n: int, k: int) -> Launch:
+def product_launch(rows: int, experts: int, n: int, k: int, clean: bool) -> Launch:
     """The product."""
     tile = row_tile(rows, experts)
-    constants = {"N": n, "K": k, "X8": tile <= FEW, "BLOCK_N": 128, "BLOCK_T": tile, "BLOCK_K": 128}
+    constants = {"N": n, "K": k, "CLEAN": clean, "X8": tile <= FEW, "BLOCK_N": 128, "BLOCK_T": tile, "BLOCK_K": 128}
     grid = (tiles_of(rows, experts, tile) * -(-n // 128),)
     return Launch(device.grouped_linear_tiles, grid, constants, 8 if tile >= 128 else 4, 3)
 
@@ -50,6 +51,11 @@ def plan_launch(rows: int, experts: int) -> Launch:
     """The list of tiles."""
     constants = {"E": experts, "SPAN": power_of_two(experts), "BLOCK_T": row_tile(rows, experts)}
     return Launch(device.plan_tiles, (1,), constants, 4, 1)
+
+
+def prepare(weight: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
+    """Codes as they are, scales marked where the weights are clean."""
+    return aligned(weight, clean_scale(scale, FP4_CLEAN))
 
 
 def _scratch(x_rows: int, rows: int, experts: int, k: int) -> tuple[int, int]:
@@ -64,7 +70,7 @@ def scratch(xq: Tensor, xs: Tensor, weight: WeightHandle, source_row: Tensor | N
     return sum(_scratch(xq.shape[0], rows, weight.tensors[0].shape[0], xq.shape[1]))
 
 
-@kernel("grouped_linear", version=0, supports=whole_groups, prepare=aligned, workspace=scratch)
+@kernel("grouped_linear", version=0, supports=whole_groups, prepare=prepare, workspace=scratch)
 def grouped_linear(
     xq: Tensor,
     xs: Tensor,
@@ -74,7 +80,8 @@ def grouped_linear(
     out: Tensor | None,
     workspace: Tensor | None = None,
 ) -> Tensor:
-    weight, scale = handle.tensors
+    weight, scale = handle.tensors[0], handle.tensors[1].view(torch.uint8)
+    clean = handle.tensors[1].dtype == CLEAN_DTYPE
     rows, (experts, n), (x_rows, k) = (xq if source_row is None else source_row).shape[0], weight.shape[:2], xq.shape
     if out is None:
         out = torch.empty((rows, n), dtype=torch.bfloat16, device=xq.device)
@@ -88,9 +95,9 @@ def grouped_linear(
     x = xq.view(torch.uint8)
     if x_bytes:
         unpacked = workspace[:x_bytes].view(torch.bfloat16)
-        unpack_launch(x_rows, k, 1)(x, xs, unpacked, x_rows)
+        unpack_launch(x_rows, k, 1, True)(x, xs, unpacked, x_rows)
         x = unpacked
-    product_launch(rows, experts, n, k)(
+    product_launch(rows, experts, n, k, clean)(
         x, None if x_bytes else xs, weight, scale, source_row, offsets, plan, out
     )  # fmt: skip
     return out

@@ -10,7 +10,7 @@ from .linear_launches import unpack_launch
 
 EXPERTS = 48
 SHAPES = {"w13": (4608, 5120), "w2": (5120, 2304)}
-ROWS = (16, 48, 96, 128)
+ROWS = (16, 48, 96, 128, 256)
 """Rows of an expert, one for each tile."""
 
 
@@ -27,9 +27,10 @@ def cases() -> Iterator[CompileCase]:
                 "source_ptr": "*i32" if name == "w13" else None, "offsets_ptr": "*i32", "plan_ptr": "*i32",
                 "out_ptr": "*bf16",
             }  # fmt: skip
-            yield product_launch(rows, EXPERTS, n, k).case(f"{name}, tiles of {tile}", types)
+            yield product_launch(rows, EXPERTS, n, k, True).case(f"{name}, tiles of {tile}", types)
     types = {"code_ptr": "*u8", "scale_ptr": "*u8", "out_ptr": "*bf16", "rows": "i32"}
-    yield unpack_launch(1, 2304, 1).case("rows of 2304, experts", types)
+    for k in sorted(k for _, k in SHAPES.values()):
+        yield unpack_launch(1, k, 1, True).case(f"experts' rows of {k}", types)
 
 
 COMPILES = list(cases())

@@ -24,11 +24,13 @@ from ...ops.spec import WeightHandle
 from . import grouped, vision_attention  # noqa: F401  (register)
 from .linear_launches import (
     BF16_FEW,
+    CLEAN_DTYPE,
     FEW,
     GROUP,
     MANY,
     add_launch,
     aligned,
+    clean_scale,
     dealt,
     few_launch,
     many_launch,
@@ -36,6 +38,7 @@ from .linear_launches import (
     part_of,
     unpack_launch,
 )  # fmt: skip
+from .portable_weights import FP8_CLEAN
 from .register import kernel
 
 # ---- FP8 weights ----------------------------------------------------------------------------------------------------
@@ -53,6 +56,11 @@ def whole_blocks(signature: Signature) -> str | None:
     return (
         None if n % GROUP == 0 and k % GROUP == 0 and n and k else f"N and K must be multiples of 32, got {n} and {k}"
     )
+
+
+def fp8_prepare(weight: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
+    """Codes as they are, scales marked where the weight is clean."""
+    return aligned(weight, clean_scale(scale, FP8_CLEAN, weight))
 
 
 def _fp8_scratch(rows: int, groups: int, n: int, k: int) -> tuple[int, int, int]:
@@ -76,7 +84,7 @@ def grouped_scratch(xq: Tensor, xs: Tensor, weight: WeightHandle) -> int:
     return sum(_fp8_scratch(xq.shape[0], groups, n, k))
 
 
-@kernel("linear_fp8", version=0, supports=whole_groups, prepare=aligned, workspace=fp8_scratch)
+@kernel("linear_fp8", version=0, supports=whole_groups, prepare=fp8_prepare, workspace=fp8_scratch)
 def linear_fp8(
     xq: Tensor, xs: Tensor, weight: WeightHandle, out: Tensor | None, workspace: Tensor | None = None
 ) -> Tensor:
@@ -86,7 +94,7 @@ def linear_fp8(
     return out
 
 
-@kernel("linear_fp8_grouped", version=0, supports=whole_blocks, prepare=aligned, workspace=grouped_scratch)
+@kernel("linear_fp8_grouped", version=0, supports=whole_blocks, prepare=fp8_prepare, workspace=grouped_scratch)
 def linear_fp8_grouped(
     xq: Tensor, xs: Tensor, weight: WeightHandle, out: Tensor | None, workspace: Tensor | None = None
 ) -> Tensor:
@@ -100,7 +108,8 @@ def linear_fp8_grouped(
 def _fp8(
     xq: Tensor, xs: Tensor, weights: tuple[Tensor, ...], out: Tensor, workspace: Tensor | None, groups: int
 ) -> None:
-    weight, scale = weights
+    weight, scale = weights[0], weights[1].view(torch.uint8)
+    clean = weights[1].dtype == CLEAN_DTYPE
     rows, (n, k) = xq.shape[0], weight.shape[-2:]
     if not out.numel():
         return
@@ -122,7 +131,7 @@ def _fp8(
         return
     parts = -(-k // part_of(groups * n, k))
     y = out if parts == 1 else workspace[x_bytes : sum(sizes)].view(torch.float32)
-    packed_launch(rows, groups, n, k, not x_bytes)(x, None if x_bytes else xs, w, scale, y, rows)
+    packed_launch(rows, groups, n, k, clean, not x_bytes)(x, None if x_bytes else xs, w, scale, y, rows)
     if parts > 1:
         add_launch(out.numel(), n, parts, False)(y, None, None, out, out.numel())
 

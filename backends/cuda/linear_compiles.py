@@ -6,7 +6,17 @@ from collections.abc import Iterator
 
 from .compile_list import CompileCase
 from .linear_launches import (
-    BF16_FEW, FEW, GROUP, MANY, add_launch, dealt, few_launch, many_launch, packed_launch, part_of, unpack_launch,
+    BF16_FEW,
+    FEW,
+    GROUP,
+    MANY,
+    add_launch,
+    dealt,
+    few_launch,
+    many_launch,
+    packed_launch,
+    part_of,
+    unpack_launch,
 )  # fmt: skip
 
 FP8 = {
@@ -45,7 +55,7 @@ def fp8_cases() -> Iterator[CompileCase]:
                 "x_ptr": "*u8" if x8 else "*bf16", "xs_ptr": "*u8" if x8 else None, "w_ptr": "*u8", "ws_ptr": "*u8",
                 "out_ptr": "*bf16" if parts == 1 else "*fp32", "rows": "i32",
             }  # fmt: skip
-            yield packed_launch(rows, groups, n, k, x8).case(f"{name}, {rows} rows", types)
+            yield packed_launch(rows, groups, n, k, True, x8).case(f"{name}, {rows} rows", types)
         yield many_launch(MANY, groups, n, dealt(k), part, False).case(name, _wide("*bf16"), slow=True)
         if parts > 1:
             yield add_launch(1, n, parts, False).case(name, _sums("*bf16"))

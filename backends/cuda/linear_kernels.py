@@ -11,7 +11,7 @@ import triton.language as tl
 
 from .jit import jit
 from .portable import bf16_to_f32, dot, round_bf16, to_bf16
-from .portable_weights import e2m1_to_bf16, e4m3_to_bf16, e8m0_to_bf16
+from .portable_weights import fp4_order, fp4_words, fp8_bytes, fp8_words
 
 GROUP: tl.constexpr = tl.constexpr(32)
 """Channels of a scale, and output rows of a scale of FP8 weights."""
@@ -21,13 +21,6 @@ HALF_ROOT: tl.constexpr = tl.constexpr(0.7071067811865476)
 
 
 # ---- operands -------------------------------------------------------------------------------------------------------
-
-
-@jit
-def spread(x, TIMES: tl.constexpr):
-    """[N, G] -> [N, G * TIMES], each column TIMES times in a row."""
-    wide = tl.broadcast_to(tl.expand_dims(x, 2), (x.shape[0], x.shape[1], TIMES))
-    return tl.reshape(wide, (x.shape[0], x.shape[1] * TIMES))
 
 
 @jit
@@ -48,17 +41,14 @@ def load_scales(at, first, K: tl.constexpr, BLOCK_K: tl.constexpr):
 
 
 @jit
-def load_weights(at, first, K: tl.constexpr, FP4: tl.constexpr, BLOCK_K: tl.constexpr):
-    """Codes [N, BLOCK_K] (FP4: words of eight) of the channels from `first` on; zeros behind the last."""
-    if FP4:
-        word = first // 8 + tl.arange(0, BLOCK_K // 8)
-        place = at.to(tl.pointer_type(tl.int32))[:, None] + word[None, :]
-        if K % BLOCK_K == 0:
-            return tl.load(place)
-        else:
-            return tl.load(place, mask=(word < K // 8)[None, :], other=0)
+def load_words(at, first, K: tl.constexpr, CODES: tl.constexpr, BLOCK_K: tl.constexpr):
+    """Words (int32) of CODES codes of the channels from `first` on; zeros behind the last."""
+    word = first // CODES + tl.arange(0, BLOCK_K // CODES)
+    place = at.to(tl.pointer_type(tl.int32))[:, None] + word[None, :]
+    if K % BLOCK_K == 0:
+        return tl.load(place)
     else:
-        return load_tile(at, first, K, BLOCK_K)
+        return tl.load(place, mask=(word < K // CODES)[None, :], other=0)
 
 
 @jit
@@ -73,13 +63,12 @@ def deal(x):
 
 
 @jit
-def unpack_weights(code, scale, FP4: tl.constexpr):
-    """bf16 [N, BLOCK_K], dealt, of what `load_weights` and `load_scales` give."""
-    factor = e8m0_to_bf16(scale)
+def unpack_rows(code, scale, FP4: tl.constexpr):
+    """bf16 of rows of x, their channels in the order of the weights they meet."""
+    x = fp8_bytes(code, scale)
     if FP4:
-        return deal(e2m1_to_bf16(code, spread(factor, 4)))
-    else:
-        return deal(e4m3_to_bf16(code, spread(factor, GROUP)))
+        x = fp4_order(x)
+    return deal(x)
 
 
 # ---- FP8 to bf16 ----------------------------------------------------------------------------------------------------
@@ -88,7 +77,7 @@ def unpack_weights(code, scale, FP4: tl.constexpr):
 @jit
 def unpack_fp8(
     code_ptr, scale_ptr, out_ptr, rows, K: tl.constexpr, WIDTH: tl.constexpr, SHARED: tl.constexpr,
-    BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
+    FP4: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """bf16 [rows, WIDTH], dealt, of E4M3 codes [rows, K]; a row of scale bytes for SHARED rows of codes."""
     parts: tl.constexpr = (WIDTH + BLOCK_K - 1) // BLOCK_K
@@ -96,7 +85,7 @@ def unpack_fp8(
     first = tl.program_id(0) % parts * BLOCK_K
     here = tl.minimum(row, rows - 1)
     scale = load_scales(scale_ptr + here // SHARED * (K // GROUP), first, K, BLOCK_K)
-    value = unpack_weights(load_tile(code_ptr + here * K, first, K, BLOCK_K), scale, False)
+    value = unpack_rows(load_tile(code_ptr + here * K, first, K, BLOCK_K), scale, FP4)
     column = first + tl.arange(0, BLOCK_K)
     at = out_ptr + (row * WIDTH)[:, None] + column[None, :]
     tl.store(at, value, mask=(row < rows)[:, None] & (column < WIDTH)[None, :])
@@ -108,8 +97,8 @@ def unpack_fp8(
 @jit
 def packed_product(
     x_at, xs_at, w_at, ws_at, begin, end,
-    K: tl.constexpr, FP4: tl.constexpr, X8: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr,
-    BLOCK_K: tl.constexpr,
+    K: tl.constexpr, FP4: tl.constexpr, CLEAN: tl.constexpr, X8: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """fp32 [BLOCK_N, BLOCK_T]: sums over channels begin .. end - 1 of packed weights and rows of x, in FP8 if X8.
 
@@ -121,14 +110,15 @@ def packed_product(
     scale = load_scales(ws_at, begin, K, BLOCK_K)
     x_scale = load_scales(xs_at, begin, K, BLOCK_K) if X8 else 0
     for first in range(begin, end, BLOCK_K):
-        code = load_weights(w_at, first, K, FP4, BLOCK_K)
+        code = load_words(w_at, first, K, 8 if FP4 else 4, BLOCK_K)
         x = load_tile(x_at, first, WIDTH, BLOCK_K)
         next_scale = load_scales(ws_at, first + BLOCK_K, K, BLOCK_K)
         if X8:
             next_x_scale = load_scales(xs_at, first + BLOCK_K, K, BLOCK_K)
-            x = unpack_weights(x, x_scale, False)
+            x = unpack_rows(x, x_scale, FP4)
             x_scale = next_x_scale
-        acc = dot(unpack_weights(code, scale, FP4), tl.trans(x), acc)
+        w = fp4_words(code, scale, CLEAN) if FP4 else fp8_words(code, scale, CLEAN)
+        acc = dot(deal(w), tl.trans(x), acc)
         scale = next_scale
     return acc
 
@@ -136,7 +126,7 @@ def packed_product(
 @jit
 def packed_linear(
     x_ptr, xs_ptr, w_ptr, ws_ptr, out_ptr, rows,
-    G: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PART: tl.constexpr, X8: tl.constexpr,
+    G: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PART: tl.constexpr, CLEAN: tl.constexpr, X8: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """A tile of y [rows, G, N] in bf16, or of the parts [parts, rows, G, N] in fp32, for FP8 weights [G, N, K].
@@ -156,7 +146,7 @@ def packed_linear(
     acc = packed_product(
         x_ptr + line * WIDTH, xs_ptr + line * (K // GROUP) if X8 else x_ptr,
         w_ptr + (group.to(tl.int64) * N + n) * K, ws_ptr + (group * blocks + n // GROUP) * (K // GROUP),
-        part * PART, tl.minimum(part * PART + PART, K), K, False, X8, BLOCK_N, BLOCK_T, BLOCK_K,
+        part * PART, tl.minimum(part * PART + PART, K), K, False, CLEAN, X8, BLOCK_N, BLOCK_T, BLOCK_K,
     )  # fmt: skip
     keep = (output < N)[:, None] & (row < rows)[None, :]
     line = (part.to(tl.int64) * rows + row) * G + group

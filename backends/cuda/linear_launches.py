@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from . import linear_kernels as device
@@ -15,7 +16,7 @@ from .compile_list import CompileCase
 from .jit import INTERPRETED
 
 GROUP = 32
-FEW = 32
+FEW = 16
 """Up to so many rows FP8 rows are unpacked by every program that reads them."""
 MANY = 256
 """From so many rows on FP8 weights are unpacked first."""
@@ -65,24 +66,24 @@ def _row_tile(rows: int) -> int:
     return 16 if rows <= 16 else 32 if rows <= 32 else 64 if rows <= 64 else 128
 
 
-def packed_launch(rows: int, groups: int, n: int, k: int, x8: bool) -> Launch:
+def packed_launch(rows: int, groups: int, n: int, k: int, clean: bool, x8: bool) -> Launch:
     """FP8 weights that are unpacked on the way."""
     part, tile = part_of(groups * n, k), _row_tile(rows)
-    outputs = 64 if tile <= 32 else 128
+    outputs = 64 if tile == 16 else 128
     grid = groups * -(-n // outputs), -(-rows // tile), -(-k // part)
-    constants = {"G": groups, "N": n, "K": k, "PART": part, "X8": x8,
+    constants = {"G": groups, "N": n, "K": k, "PART": part, "CLEAN": clean, "X8": x8,
                  "BLOCK_N": outputs, "BLOCK_T": tile, "BLOCK_K": 128}  # fmt: skip
-    return Launch(device.packed_linear, grid, constants, 4, 4 if tile <= 32 else 3)
+    return Launch(device.packed_linear, grid, constants, 8 if tile >= 64 else 4, 4 if tile <= 32 else 3)
 
 
-def unpack_launch(rows: int, k: int, shared: int) -> Launch:
-    """FP8 to bf16, dealt; a row of scales for so many rows."""
+def unpack_launch(rows: int, k: int, shared: int, fp4: bool = False) -> Launch:
+    """FP8 to bf16, dealt, for FP8 weights or for FP4 ones; a row of scales for so many rows."""
     block = min(512, -(-k // DEAL) * DEAL)
     block = 1 << (block - 1).bit_length()
     tile = max(1, 4096 // block)
     return Launch(
         device.unpack_fp8, (-(-rows // tile) * -(-k // block),),
-        {"K": k, "WIDTH": dealt(k), "SHARED": shared, "BLOCK_T": tile, "BLOCK_K": block}, 4, 1,
+        {"K": k, "WIDTH": dealt(k), "SHARED": shared, "FP4": fp4, "BLOCK_T": tile, "BLOCK_K": block}, 4, 1,
     )  # fmt: skip
 
 
@@ -102,7 +103,8 @@ def many_launch(rows: int, groups: int, n: int, k: int, part: int, gelu: bool) -
     tile, outputs, block = 128, 256 if part >= k and n > 128 else 128, 128 if INTERPRETED else 64
     constants = {"G": groups, "N": n, "K": k, "PART": part, "GELU": gelu,
                  "BLOCK_N": outputs, "BLOCK_T": tile, "BLOCK_K": block}  # fmt: skip
-    return Launch(device.many_rows, (-(-rows // tile) * -(-n // outputs), groups), constants, 8, 3)
+    stages = 3 if outputs == 256 or INTERPRETED else 4
+    return Launch(device.many_rows, (-(-rows // tile) * -(-n // outputs), groups), constants, 8, stages)
 
 
 def add_launch(elements: int, n: int, parts: int, gelu: bool) -> Launch:
@@ -114,6 +116,18 @@ def add_launch(elements: int, n: int, parts: int, gelu: bool) -> Launch:
 def dealt(k: int) -> int:
     """Channels of an unpacked row."""
     return -(-k // DEAL) * DEAL
+
+
+CLEAN_DTYPE = torch.int8
+"""Dtype of the scales of a prepared weight that is clean, as `portable_weights.py` says: kernels for it are shorter."""
+
+
+def clean_scale(scale: Tensor, most: int, codes: Tensor | None = None) -> Tensor:
+    """Scale bytes, marked where none is above `most` and no E4M3 code is NaN. Waits for the device: once, at load."""
+    broken = scale.numel() and int(scale.max()) > most
+    if codes is not None and codes.numel() and not broken:
+        broken = bool(((codes.view(torch.uint8) & 0x7F) == 0x7F).any())
+    return scale if broken else scale.view(CLEAN_DTYPE)
 
 
 def aligned(*weights: Tensor) -> tuple[Tensor, ...]:

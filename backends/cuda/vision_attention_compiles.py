@@ -6,7 +6,11 @@ from .vision_attention import launch
 
 _TYPES: dict[str, str | None] = {
     **{f"{name}_ptr": "*bf16" for name in ("q", "k", "v", "out")},
-    **{"begin_ptr": "*i32", "end_ptr": "*i32", "rows": "i32", "heads": "i32", "scale": "fp32"},
+    "begin_ptr": "*i32",
+    "end_ptr": "*i32",
+    "rows": "i32",
+    "heads": "i32",
+    "scale": "fp32",
     **{f"{name}_{kind}": "i64" for name in ("q", "k", "v") for kind in ("row", "head")},
 }
 

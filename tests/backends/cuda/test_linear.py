@@ -1,0 +1,182 @@
+"""Linear layers: the class, and equal bits of a row whatever the way, the tile and the rows beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+import numpy as np
+
+from cuda_calls import DEVICE, PLAIN, SPOILT, STRIDED, assert_kept, every_call, run, sample
+from deepinfer.backends.cuda import linear_launches as launches
+from deepinfer.ops.layer_samples import activations, fp8_codes, normal, scales
+from deepinfer.ops.spec import SPECS
+
+CPU = torch.device("cpu")
+OPS = ("linear_fp8", "linear_fp8_grouped", "linear_bf16", "vision_linear")
+ROWS = (1, 17, launches.FEW + 1, launches.BF16_FEW + 1, launches.MANY)
+"""A row count for each way and tile."""
+
+
+def bits(x: torch.Tensor) -> torch.Tensor:
+    return x.contiguous().view(torch.int16 if x.element_size() == 2 else torch.int32)
+
+
+def weight(op: str, *parts: torch.Tensor) -> Any:
+    sample(op, "")  # loads the reference
+    return SPECS[op].prepare(*parts)
+
+
+def fp8_call(rng: np.random.Generator, rows: int, n: int, k: int) -> list[Any]:
+    handle = weight("linear_fp8", fp8_codes(rng, CPU, n, k), scales(rng, CPU, -(-n // 32), k // 32))
+    return [*activations(rng, CPU, rows, k), handle]
+
+
+def test_parts_follow_from_the_weight_alone() -> None:
+    assert launches.part_of(32768, 1280) == 1280
+    assert launches.part_of(129280, 5120) == 5120
+    for n, k in ((5120, 8192), (4608, 5120), (384, 5120), (8192, 4096), (72, 1100)):
+        part = launches.part_of(n, k)
+        assert part % 128 == 0
+        assert -(-n // 128) * -(-k // part) >= min(128, -(-n // 128) * (k // 512)), (n, k, part)
+
+
+@pytest.mark.parametrize("variant", [PLAIN, STRIDED, SPOILT])
+@pytest.mark.parametrize("op", OPS)
+def test_small_calls_in_every_form(op: str, variant: str) -> None:
+    assert_kept(op, sample(op, "37 rows").args, variant)
+
+
+@pytest.mark.parametrize(
+    ("op", "label"),
+    [
+        *((op, f"{rows} rows") for op in OPS for rows in (0, 1)),
+        ("linear_fp8", "NaN row"),
+        ("linear_fp8", "few outputs"),
+        ("linear_fp8", "tails"),
+        ("linear_fp8", "261 rows"),
+        ("linear_fp8_grouped", "NaN in one group"),
+        ("linear_fp8_grouped", "261 rows"),
+        ("linear_bf16", "NaN row"),
+        ("linear_bf16", "tails"),
+        ("linear_bf16", "261 rows"),
+        ("linear_bf16", "real index keys"),
+        ("vision_linear", "NaN row"),
+        ("vision_linear", "gelu over"),
+        ("vision_linear", "gelu and"),
+        ("vision_linear", "one output"),
+        ("vision_linear", "261 rows"),
+    ],
+)
+def test_samples(op: str, label: str) -> None:
+    assert_kept(op, sample(op, label).args)
+
+
+@pytest.mark.parametrize(("n", "k"), [(72, 1120), (40, 96)])
+def test_fp8_rows_have_their_bits_in_every_way(n: int, k: int) -> None:
+    """With parts and a tail of channels, and without; positions 0 and last."""
+    rng = np.random.default_rng(1)
+    assert (launches.part_of(n, k) < k) == (k > 1024)
+    xq, xs, handle = fp8_call(rng, launches.MANY, n, k)
+    assert_kept("linear_fp8", (xq[:33], xs[:33], handle))
+    (many,) = run("linear_fp8", xq, xs, handle)
+    for rows in ROWS[:-1]:
+        (first,) = run("linear_fp8", xq[:rows], xs[:rows], handle)
+        (last,) = run("linear_fp8", xq[-rows:], xs[-rows:], handle)
+        assert torch.equal(bits(first), bits(many[:rows])), rows
+        assert torch.equal(bits(last), bits(many[-rows:])), rows
+
+
+@pytest.mark.parametrize("op", ["linear_bf16", "vision_linear"])
+def test_bf16_rows_have_their_bits_in_every_way(op: str) -> None:
+    rng = np.random.default_rng(2)
+    n, k = 72, 1100
+    assert launches.part_of(n, k) < k
+    x, handle = normal(rng, CPU, 80, k), weight(op, normal(rng, CPU, n, k))
+    bias, residual = normal(rng, CPU, n), normal(rng, CPU, 80, n)
+
+    def call(rows: slice) -> torch.Tensor:
+        rest = (True,) if op == "linear_bf16" else (bias, residual[rows], "gelu")
+        return run(op, x[rows], handle, *rest)[0]
+
+    many = call(slice(0, 80))
+    for rows in (slice(0, 1), slice(3, 20), slice(40, 80), slice(15, 79)):
+        assert torch.equal(bits(call(rows)), bits(many[rows])), rows
+
+
+def test_groups_have_the_bits_of_their_rows_in_every_way() -> None:
+    rng = np.random.default_rng(3)
+    handle = weight("linear_fp8_grouped", fp8_codes(rng, CPU, 3, 32, 96), scales(rng, CPU, 3, 1, 3))
+    xq, xs = activations(rng, CPU, launches.MANY, 3, 96)
+    (many,) = run("linear_fp8_grouped", xq, xs, handle)
+    for rows in ROWS[:-1]:
+        (some,) = run("linear_fp8_grouped", xq[-rows:], xs[-rows:], handle)
+        assert torch.equal(bits(some), bits(many[-rows:])), rows
+
+
+# ---- on a GPU -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("op", OPS)
+def test_every_required_call(op: str) -> None:
+    for label, args, variant in every_call(op):
+        try:
+            assert_kept(op, args, variant)
+        except AssertionError as error:
+            raise AssertionError(f"{op}, {label}: {error}") from None
+
+
+COUNTS = (*range(1, 18), 31, 32, 33, 47, 48, 49, 63, 64, 65, 96, 127, 128, 129, 200, 255, 256)
+
+
+def on_device(op: str, args: list[Any], rows: slice) -> torch.Tensor:
+    """The op on some rows of its leading tensors, without judging."""
+    taken = [a[rows].contiguous() if isinstance(a, torch.Tensor) else a for a in args]
+    return SPECS[op].run(*taken)  # type: ignore[no-any-return]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("op", "groups", "n", "k"),
+    [
+        ("linear_fp8", 1, 32768, 1280),
+        ("linear_fp8", 1, 5120, 8192),
+        ("linear_fp8", 1, 1280, 5120),
+        ("linear_fp8_grouped", 8, 1024, 4096),
+        ("linear_bf16", 1, 384, 5120),
+        ("linear_bf16", 1, 8192, 5120),
+        ("vision_linear", 1, 3072, 1024),
+    ],
+)
+def test_bits_of_1_to_256_rows_at_released_sizes(op: str, groups: int, n: int, k: int) -> None:
+    """Scales far apart, so that the order of every sum shows; rows at other positions as well."""
+    from cuda_calls import on_cuda
+
+    rng = np.random.default_rng(4)
+    with on_cuda():
+        if op.startswith("linear_fp8"):
+            shape = (groups,) if op.endswith("grouped") else ()
+            parts = (
+                fp8_codes(rng, DEVICE, *shape, n, k),
+                scales(rng, DEVICE, *shape, n // 32, k // 32, low=100, high=130),
+            )
+            x = fp8_codes(rng, DEVICE, 300, *shape, k), scales(rng, DEVICE, 300, *shape, k // 32, low=100, high=130)
+            args = [*x, SPECS[op].prepare(*parts)]
+        else:
+            wide = [
+                normal(rng, DEVICE, r, k) * 2.0 ** torch.from_numpy(rng.integers(-9, 9, k)).to(DEVICE) for r in (300, n)
+            ]
+            x_, w_ = (v.to(torch.bfloat16) for v in wide)
+            args = [x_, SPECS[op].prepare(w_), *((True,) if op == "linear_bf16" else (None, None, "none"))]
+        many = on_device(op, args, slice(0, 300))
+        assert not many.isnan().any()
+        for rows in COUNTS:
+            for first in (0, 300 - rows, 7):
+                part = slice(first, first + rows)
+                some = on_device(op, args, part)
+                assert torch.equal(bits(some), bits(many[part])), (rows, first)
