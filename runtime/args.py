@@ -66,6 +66,9 @@ class EngineArgs:
             DEEPINFER_YOCO_PREFILL_TRUNCATION_MODE (off, mask or compact) and DEEPINFER_YOCO_PREFILL_KEEP_TOKENS.
         enable_prefix_caching: requests that begin with the same tokens share what was computed of them, to the same
             bits; window rings then keep a page more.
+        step_seconds: time that a step is to take, in seconds: prompts are cut to what the step has time for, by a model
+            of steps that is fitted while the engine runs; a step always gives 128 rows to prompts. None is no such
+            limit. Needs `chunked_prefill`.
         trace: file that every planned step is recorded in, for `deepinfer replay`; None is none.
         drafter_invariant: the drafter draws with the target's random numbers, and a draft is accepted only if the
             target draws it too: with a seed, the text is the same with and without drafts, also above temperature 0.
@@ -107,6 +110,7 @@ class EngineArgs:
     yoco_prefill_keep_tokens: int | None = None
     drafter_invariant: bool = False
     enable_prefix_caching: bool = False
+    step_seconds: float | None = None
     trace: str | None = None
 
     def __post_init__(self) -> None:
@@ -155,6 +159,10 @@ class EngineArgs:
         self.gpu_memory_utilization = check_float(
             "gpu_memory_utilization", self.gpu_memory_utilization, 0.0, 1.0, open_low=True
         )
+        if self.step_seconds is not None:
+            self.step_seconds = check_float("step_seconds", self.step_seconds, 0.0, 3600.0, open_low=True, also="None")
+            if not self.chunked_prefill:
+                raise InvalidArgumentError("step_seconds", self.step_seconds, "None, or chunked_prefill=True beside it")
         self.max_num_seqs = check_int("max_num_seqs", self.max_num_seqs, 1, 1 << 20)
         for name, low in (
             ("max_model_len", 2),
@@ -221,6 +229,7 @@ class EngineArgs:
             chunked_prefill=self.chunked_prefill,
             max_sum_context=max_sum_context,
             max_drafts=max_drafts,
+            step_seconds=self.step_seconds,
         )
 
     def check_pages(self, pages: int, max_model_len: int) -> int:

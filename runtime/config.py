@@ -27,6 +27,7 @@ class EngineConfig:
         log_interval: steps between log lines; 0 is off.
         truncation: bounded replay of prompts, which leaves no prompt log-probabilities.
         prefix: requests that begin alike share what was computed; None turns that off.
+        near_keys: keys that sparse attention looks at per row, for the prediction of a step's time.
         trace: file that every planned step is recorded in; None is none.
         images: reads the images of prompts; None refuses images, and placeholders of images are ordinary tokens.
 
@@ -46,4 +47,5 @@ class EngineConfig:
     truncation: Truncation = EXACT
     images: ImageReader | None = None
     prefix: PrefixSettings | None = None
+    near_keys: int = 1 << 30
     trace: str | None = None

@@ -20,6 +20,7 @@ from .admission import Admission, check_defaults, ids_to_abort
 from .checks import check_float
 from .commit import advance, flush, output_of, report, report_step
 from .config import EngineConfig
+from .cost import CostFit
 from .execute import Drawn, Executor, Result, Work, work_on
 from .images import FittedImages
 from .isolation import Isolation, describe, is_everybodys
@@ -72,6 +73,7 @@ class LLMEngine:
         self._distrusted: set[int] = set()
         self._in_flight = False
         self._held: Held | None = None
+        self._costs = None if limits.step_seconds is None else CostFit(config.near_keys)
         self._trace = None if config.trace is None else TraceWriter(config.trace, limits)
         self._closed = False
         self._progress = ProgressLog(config.log_interval)
@@ -229,6 +231,7 @@ class LLMEngine:
 
     def _run(self, work: Sequence[Work], copies: Copies) -> None:
         failure: Exception | None = None
+        began = time.monotonic()
         try:
             if copies:
                 self.executor.copy_states(copies)
@@ -241,6 +244,8 @@ class LLMEngine:
             failure = error
         with self._lock:
             if failure is None:
+                if self._costs is not None:
+                    self._costs.add([(item.start, item.end) for item in work], time.monotonic() - began)
                 self._land()
                 self._commit(work, results)
                 self.stats.steps += 1
@@ -303,7 +308,7 @@ class LLMEngine:
     def _plan(self) -> tuple[list[Work], Copies]:
         """The rows of the next step, and the states that are copied before."""
         trial = [] if self._search is None else self._search.trial()
-        state = self._queues.snapshot(trial, time.monotonic())
+        state = self._queues.snapshot(trial, time.monotonic(), None if self._costs is None else self._costs.cost)
         plan = plan_step(state, self.config.limits)
         if self._trace is not None:
             self._trace.step(state, plan)

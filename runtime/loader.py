@@ -95,6 +95,7 @@ def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device:
         log_interval=0 if args.disable_log_stats else env.get("DEEPINFER_LOGGING_INTERVAL_STEP"),
         truncation=truncation,
         prefix=_prefix(args, model, truncation),
+        near_keys=text.sliding_window + 2 * text.index_topk,
         trace=args.trace,
         images=ImageReader(model.config, spelling=tokenizer.token_bytes(model.config.image_token_id).decode()),
     )

@@ -1,7 +1,8 @@
 """What the next step computes: a pure function of a snapshot and the limits.
 
 No torch, no device, no clock, no request objects: the same snapshot always gives the same plan, so a schedule can be
-simulated and replayed. The engine takes the snapshot, carries the plan out and commits the results.
+simulated and replayed. The snapshot also holds what steps have cost so far (`cost.py`). The engine takes the snapshot,
+carries the plan out and commits the results.
 
 Policy
 ------
@@ -31,6 +32,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from .cost import Cost, span, step_features
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -43,6 +46,9 @@ class Limits:
         chunked_prefill: whether a prompt may be cut into several steps.
         max_sum_context: cap on the summed text lengths of the requests that prefill in one step; None is no cap.
         max_drafts: most drafts that a request verifies in one step.
+        step_seconds: time that a step is to take: prompts are cut so that it is not predicted to take longer; None is
+            no such limit.
+        least_chunk: rows that a step gives to prompts all the same, so that these get on whatever the others take.
     """
 
     max_tokens: int
@@ -51,8 +57,12 @@ class Limits:
     chunked_prefill: bool = True
     max_sum_context: int | None = None
     max_drafts: int = 0
+    step_seconds: float | None = None
+    least_chunk: int = 128
 
     def __post_init__(self) -> None:
+        if self.step_seconds is not None and not self.chunked_prefill:
+            raise ValueError("a step of given time needs prompts that may be cut")
         if not 1 <= self.max_requests * (1 + self.max_drafts) <= self.max_tokens:
             each = 1 + self.max_drafts
             raise ValueError(
@@ -97,13 +107,15 @@ class RequestView:
 class Snapshot:
     """The state a plan is made from: `running` with those last that give way first, `waiting` in the order of turns.
 
-    Free pages and slots are those that a request can have, what only the prefix cache holds among them.
+    Free pages and slots are those that a request can have, what only the prefix cache holds among them. `cost` predicts
+    the time of a step; None where that is not known yet, and then nothing is cut for it.
     """
 
     running: Sequence[RequestView]
     waiting: Sequence[RequestView]
     free_pages: int
     free_slots: int
+    cost: Cost | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +164,7 @@ def plan_step(state: Snapshot, limits: Limits) -> StepPlan:
     """The plan of the next step. Empty only when there is nothing to do."""
     plan = StepPlan()
     running, free_pages = _decode(state, limits, plan)
-    room = _Room(limits, limits.max_tokens - plan.tokens)
+    room = _Room(limits, plan, state.cost)
     for view in running:
         if _decoding(view):
             continue
@@ -193,15 +205,22 @@ def _decoding(view: RequestView) -> bool:
 class _Room:
     """What is left of a step for prefill."""
 
-    def __init__(self, limits: Limits, tokens: int) -> None:
-        self._tokens = tokens
+    def __init__(self, limits: Limits, plan: StepPlan, cost: Cost | None) -> None:
+        self._tokens = limits.max_tokens - plan.tokens
         self._context = limits.max_sum_context
         self._chunked = limits.chunked_prefill
+        self._cost = None if limits.step_seconds is None else cost
+        self._least = limits.least_chunk
+        if self._cost is not None and limits.step_seconds is not None:
+            spans = ((item.start, item.end) for item in plan.items)
+            self._seconds = limits.step_seconds - self._cost.of(step_features(spans, self._cost.near))
 
     def take(self, view: RequestView) -> int:
         """Rows given to the request: 0 when it has to wait for another step."""
         wanted = (view.cut if view.computed < view.cut < view.prefill else view.prefill) - view.computed
         count = wanted if wanted <= self._tokens else self._tokens if self._chunked else 0
+        if self._cost is not None:
+            count = self._in_time(view.computed, count, self._cost)
         if self._context is not None:
             if view.length > self._context:
                 return 0
@@ -210,11 +229,20 @@ class _Room:
         self._tokens -= count
         return count
 
+    def _in_time(self, start: int, count: int, cost: Cost) -> int:
+        """Of so many rows, those that the step has time for. The first prompts get `least_chunk` rows in any case."""
+        count = max(cost.rows_within(self._seconds, start, count), min(count, self._least))
+        self._least = max(0, self._least - count)
+        _, rows, keys, far = span(start, start + count, cost.near)
+        self._seconds -= rows * cost.row + keys * cost.key + far * cost.far
+        return count
+
     def lack(self, view: RequestView) -> str:
         """What a request that `take` gave nothing lacks."""
         if self._context is not None and view.length > self._context:
             return f"a step with room for a text of {view.length} tokens, {self._context} are left"
-        return f"rows, {self._tokens} of the step are left"
+        late = self._cost is not None and self._tokens > 0
+        return "a step with time left" if late else f"rows, {self._tokens} of the step are left"
 
 
 def _decode(state: Snapshot, limits: Limits, plan: StepPlan) -> tuple[list[RequestView], int]:

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from .cost import Cost
 from .planner import RequestView, Snapshot
 from .pool import Pool
 from .prefix import PrefixCache, PrefixSettings
@@ -50,11 +51,12 @@ class Queues:
             self.service.join(request.params.tenant)
         self.waiting.extend(requests)
 
-    def snapshot(self, trial: Sequence[Request], now: float) -> Snapshot:
+    def snapshot(self, trial: Sequence[Request], now: float, cost: Cost | None = None) -> Snapshot:
         """What a plan is made from: the samples of a trial, or all where there is none.
 
         Args:
             now: seconds of the clock of `Request.arrival_time`.
+            cost: of steps, as far as it is known.
         """
         keys = {request.key for request in trial}
         running = [request.view() for request in self.running if not keys or request.key in keys]
@@ -68,6 +70,7 @@ class Queues:
             waiting=[self._waiting_view(request) for request in waiting],
             free_pages=self.cache.free_pages,
             free_slots=self.cache.free_slots,
+            cost=cost,
         )
 
     def _waiting_view(self, request: Request) -> RequestView:

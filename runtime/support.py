@@ -76,6 +76,7 @@ ARGUMENT_TESTS: Mapping[str, str] = {
     "engram_storage": _LOADER + "test_where_the_engram_tables_live",
     "yoco_prefill_truncation_mode": _TRUNCATION + "test_arguments_beat_the_environment",
     "yoco_prefill_keep_tokens": _TRUNCATION + "test_arguments_beat_the_environment",
+    "step_seconds": "tests/runtime/test_cost.py::test_the_engine_cuts_prompts_to_the_time_of_a_step",
     "trace": "tests/runtime/test_trace.py::test_a_recorded_run_is_planned_the_same_again",
     "enable_prefix_caching": "tests/runtime/test_tiny_prefix.py::test_later_turns_are_spared_and_say_the_same",
     "drafter_invariant": _DRAFTING + "test_invariant_text_is_that_of_plain_decoding",
@@ -87,7 +88,8 @@ OWN_SAMPLING = {
 }  # fmt: skip
 OWN_ARGUMENTS = {
     "num_pages", "device", "backend", "engram_storage", "drafter_invariant", "yoco_prefill_truncation_mode",
-    "yoco_prefill_keep_tokens", "enable_prefix_caching", "trace",
+    "yoco_prefill_keep_tokens", "enable_prefix_caching", "step_seconds",
+    "trace",
 }  # fmt: skip
 
 OWN_CALLS = {"LLM.stream", "LLMEngine.reset_prefix_cache", "LLMEngine.waiting_for"}

@@ -3,7 +3,7 @@
 A trace begins with a line {"format": FORMAT, "version": VERSION, "limits": {...}}. Each line behind it is a step:
 `at` (seconds since the first), `running` and `waiting` (lists of request views, fields in the order of `RequestView`,
 trailing defaults left out), `free_pages`, `free_slots`, `items` ([key, start, end, new_pages, admitted]), `preempted`
-(keys), `held` ([key, reason] or null).
+(keys), `held` ([key, reason] or null), `cost` (of `Cost`, in the order of its fields, or null).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..hal.errors import DeepInferError, InvalidArgumentError
+from .cost import Cost
 from .planner import Held, Limits, PlanItem, RequestView, Snapshot, StepPlan, plan_step
 
 FORMAT = "deepinfer-trace"
@@ -64,6 +65,7 @@ class TraceWriter:
                 "items": [list(astuple(item)) for item in plan.items],
                 "preempted": plan.preempted,
                 "held": None if plan.held is None else [plan.held.key, plan.held.reason],
+                "cost": None if state.cost is None else list(astuple(state.cost)),
             }
         )
 
@@ -128,6 +130,7 @@ def _steps(path: Path, lines: list[str]) -> Iterator[TracedStep]:
                 [_view(packed) for packed in record["waiting"]],
                 record["free_pages"],
                 record["free_slots"],
+                None if record["cost"] is None else Cost(*record["cost"]),
             )
             items = [PlanItem(*item) for item in record["items"]]
             held = None if record["held"] is None else Held(*record["held"])

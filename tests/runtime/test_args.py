@@ -19,6 +19,7 @@ BAD: dict[str, list[Any]] = {
     "device": ["", 0],
     "backend": ["", 0],
     "trace": ["", 0],
+    "step_seconds": [0, -1.0, "1", 3601, 0.5],
     "load_format": ["gguf", None],
     "engram_storage": ["disk", None],
     "yoco_prefill_truncation_mode": ["on", "", 1, True],

@@ -63,6 +63,8 @@ def build_engine(**options: Any) -> LLMEngine:
         "chunked_prefill": True,
         "max_sum_context": None,
         "max_drafts": 0,
+        "step_seconds": None,
+        "least_chunk": 128,
     } | options
     limits = Limits(
         **{
@@ -74,6 +76,8 @@ def build_engine(**options: Any) -> LLMEngine:
                 "chunked_prefill",
                 "max_sum_context",
                 "max_drafts",
+                "step_seconds",
+                "least_chunk",
             )
         }
     )

@@ -1,0 +1,131 @@
+"""What a step costs: a linear model of its seconds, fitted while the engine runs.
+
+    seconds = base + row * rows + key * sum of min(c, near) + far * sum of c
+
+The sums are over the rows, c are the keys up to a row, itself included. The first sum stands for sparse attention,
+which looks at no more than `near` of them, the second for the index scores that choose these. Coefficients are never
+negative, so more rows or longer contexts are never predicted to be cheaper.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+WINDOW = 512
+"""Steps that a fit looks back at."""
+LEAST = 16
+"""Steps before the first fit."""
+EVERY = 16
+"""Steps between fits."""
+QUANTILE = 0.9
+"""Part of the steps looked back at that took no longer than predicted."""
+
+Features = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Coefficients in seconds, see the module. `near`: keys that sparse attention looks at, per row."""
+
+    base: float
+    row: float
+    key: float
+    far: float
+    near: int
+
+    def of(self, features: Features) -> float:
+        """Predicted seconds."""
+        return features[0] * self.base + features[1] * self.row + features[2] * self.key + features[3] * self.far
+
+    def rows_within(self, seconds: float, start: int, most: int) -> int:
+        """The most rows, from position `start` on, that take no longer; 0 to `most`."""
+        low, high = 0, most
+        while low < high:
+            middle = (low + high + 1) // 2
+            _, rows, keys, far = span(start, start + middle, self.near)
+            if rows * self.row + keys * self.key + far * self.far <= seconds:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+
+def span(start: int, end: int, near: int) -> Features:
+    """Features of rows start..end-1 of one request, without the step's base."""
+    split = min(max(near, start), end)
+    keys = _sum(start, split) + near * (end - split)
+    return 0.0, float(end - start), float(keys), float(_sum(start, end))
+
+
+def step_features(spans: Iterable[tuple[int, int]], near: int) -> Features:
+    """Features of a step, from the rows (start, end) of its requests."""
+    total = (1.0, 0.0, 0.0, 0.0)
+    for start, end in spans:
+        part = span(start, end, near)
+        total = (1.0, total[1] + part[1], total[2] + part[2], total[3] + part[3])
+    return total
+
+
+def _sum(start: int, end: int) -> int:
+    """Keys of rows start..end-1: start + 1 for the first."""
+    return (end * (end + 1) - start * (start + 1)) // 2
+
+
+class CostFit:
+    """Fits `Cost` to the steps of an engine.
+
+    Args:
+        near: see `Cost`.
+
+    Attributes:
+        cost: the newest fit, with a factor for the steps that took longer than most; None before `LEAST` steps.
+    """
+
+    def __init__(self, near: int) -> None:
+        self.near = near
+        self.cost: Cost | None = None
+        self._steps: deque[tuple[Features, float]] = deque(maxlen=WINDOW)
+        self._since = 0
+
+    def add(self, spans: Iterable[tuple[int, int]], seconds: float) -> None:
+        """A step that ran."""
+        self._steps.append((step_features(spans, self.near), seconds))
+        self._since += 1
+        if len(self._steps) >= LEAST and self._since >= (EVERY if self.cost is not None else 1):
+            self._since = 0
+            self.cost = self._fit()
+
+    def _fit(self) -> Cost:
+        x = np.array([features for features, _ in self._steps])
+        y = np.array([seconds for _, seconds in self._steps])
+        coefficients = non_negative_least_squares(x, y)
+        predicted = x @ coefficients
+        factor = float(np.quantile(y / np.maximum(predicted, 1e-12), QUANTILE))
+        base, row, key, far = (float(c) * max(1.0, factor) for c in coefficients)
+        return Cost(base, row, key, far, self.near)
+
+
+def non_negative_least_squares(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The c >= 0 with the least |x c - y|: the best of the solutions over every subset of terms.
+
+    Args:
+        x: fp64 [n, terms], few terms. y: fp64 [n].
+    """
+    scale = np.sqrt((x * x).sum(axis=0))
+    scale[scale == 0] = 1.0
+    best, least = np.zeros(x.shape[1]), float(y @ y)
+    for size in range(1, x.shape[1] + 1):
+        for terms in combinations(range(x.shape[1]), size):
+            chosen = list(terms)
+            part = np.linalg.lstsq(x[:, chosen] / scale[chosen], y, rcond=None)[0]
+            off = x[:, chosen] @ (part / scale[chosen]) - y
+            if (part >= 0).all() and float(off @ off) < least:
+                best, least = np.zeros(x.shape[1]), float(off @ off)
+                best[chosen] = part / scale[chosen]
+    return best
