@@ -163,3 +163,12 @@ def test_help_names_every_option_and_the_exit_statuses() -> None:
     for word in ("--backend", "--device", "--ops", "--suite", "--only", "--case", "--out", "--isolate", "--list"):
         assert word in done.output
     assert "Exit status: 0" in done.output and "passed N of M required" in " ".join(done.output.split())
+
+
+def test_a_recording_is_made(tmp_path: Path) -> None:
+    words = ["conformance", "record", str(tmp_path / "kept"), "--backend", "reference", "--ops", "rms_norm"]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    assert " calls of 1 ops on " in done.output
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["outputs.safetensors", "recording.json"]
+    assert CliRunner().invoke(main, [*words[:-1], "no_such"]).exit_code == 2

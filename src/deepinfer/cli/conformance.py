@@ -84,6 +84,26 @@ def run_command(listing: bool, out: Path | None, require_all: bool, **options: A
         raise SystemExit(1)
 
 
+@command.command("record", short_help="Keep what a backend gives, for other machines to be held against.")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--backend", required=True, metavar="NAME", help="Backend or accelerator: reference (cpu), cuda, …")
+@click.option("--device", default="", metavar="DEVICE", help="Device to run on, such as cuda:1. [default: its first]")
+@click.option("--ops", multiple=True, metavar="GLOB", help="Only ops of such names. Repeatable.")
+def record_command(folder: Path, backend: str, device: str, ops: tuple[str, ...]) -> None:
+    """Run small calls of every op that the backend has kernels for, and write FOLDER/recording.json and
+    FOLDER/outputs.safetensors: digests of arguments and outputs, and the outputs of ops that are not exact."""
+    from tqdm import tqdm
+
+    from ..conformance import recording, run
+
+    with run.invariant_kernels():
+        planned = run.plan(run.Request(backend, device=device, ops=ops, only=("ops",)))
+        with tqdm(planned.ops, unit="op", leave=False, disable=None) as bar:
+            facts = recording.record(planned.backend, planned.device, planned.ops, folder, lambda op: bar.update())
+    named = {call["op"] for call in facts["calls"]}
+    click.echo(f"{len(facts['calls'])} calls of {len(named)} ops on {facts['device']} are in {folder}")
+
+
 def _list(request: Any) -> None:
     from ..conformance import run
 

@@ -1,0 +1,237 @@
+"""Recordings: what a backend gave on a machine, kept, so that other machines can be held against it.
+
+A recording is a folder. `recording.json` has a header (format, where and with what it was made) and a line of facts for
+each call: op, sample, kernel, a digest of the arguments, and of each output its form and a digest. The outputs
+themselves lie in `outputs.safetensors` under 'call/output', those of ops that are not exact and of up to `KEPT` bytes;
+of the others a digest says all that is worth saying.
+
+Calls are the plain ones of `quick`: arguments are made from a fixed seed, so a recording holds none.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from .. import __version__
+from ..hal.backend import Backend
+from ..hal.contract import CONTRACT_VERSION
+from ..hal.device import Device
+from ..hal.errors import DeepInferError
+from ..hal.registry import REFERENCE, REGISTRY
+from ..ops.numerics import Exact
+from ..ops.required import PLAIN, calls
+from ..ops.rows import restride
+from ..ops.spec import SPECS, OpSpec, Sample, WeightHandle
+from .calls import Unsupported, call, kernel_of, samples, to_target
+from .case import Finding, Target
+from .compare.classes import compare, names_of
+
+FORMAT = 1
+FACTS, OUTPUTS = "recording.json", "outputs.safetensors"
+KEPT = 32 << 10
+"""Bytes of an output that is kept as it is."""
+
+
+class RecordingError(DeepInferError):
+    """A folder that is no recording, or one of another format, or damaged."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of holding a recording against the reference on this machine.
+
+    Attributes:
+        findings: of calls whose outputs lie outside the op's class.
+        equal, within: outputs of equal bits, and kept ones that lie in the class.
+        passed_over: why outputs could not be compared, and how many: 'other arguments', 'not kept'.
+    """
+
+    findings: tuple[Finding, ...]
+    equal: int
+    within: int
+    passed_over: dict[str, int]
+
+
+def record(
+    backend: Backend,
+    device: Device,
+    ops: Sequence[OpSpec],
+    folder: Path,
+    report: Callable[[str], None] = lambda op: None,
+) -> dict[str, Any]:
+    """Run the calls on an active backend, and write a recording; its facts.
+
+    Args:
+        report: called with each op before its calls.
+    """
+    target = Target(backend.name, device.torch)
+    made: list[dict[str, Any]] = []
+    kept: dict[str, Tensor] = {}
+    for spec in ops:
+        report(spec.name)
+        for sample in chosen(spec):
+            try:
+                kernel = kernel_of(spec, to_target(spec, sample.args, target), target).id
+                outs = results(spec, sample, target)
+            except Unsupported:
+                continue
+            facts = {"op": spec.name, "version": spec.version, "sample": sample.label, "kernel": kernel}
+            stated = []
+            for name, out, mask in zip(names_of(spec), outs, masks(spec, sample)):
+                keep = not isinstance(spec.numerics, Exact) and 0 < out.nbytes <= KEPT
+                if keep:
+                    kept[f"{len(made)}/{name}"] = out.clone(memory_format=torch.contiguous_format)
+                form = {"name": name, "dtype": str(out.dtype).removeprefix("torch."), "shape": list(out.shape)}
+                stated.append({**form, "digest": digest(out, mask), "kept": keep})
+            made.append({**facts, "arguments": _of_arguments(sample.args), "outputs": stated})
+    facts = {**header(backend, device), "calls": made}
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(kept, folder / OUTPUTS)
+    lines = ",\n".join(f"  {json.dumps(each)}" for each in made)
+    head = json.dumps(header(backend, device), indent=1).removesuffix("\n}")
+    (folder / FACTS).write_text(f'{head},\n "calls": [\n{lines}\n ]\n}}\n', encoding="utf-8")
+    return facts
+
+
+def chosen(spec: OpSpec) -> list[Sample]:
+    """The samples whose calls are recorded."""
+    return [c.sample for c in calls(spec, "quick", list(samples(spec))) if c.variant == PLAIN]
+
+
+def masks(spec: OpSpec, sample: Sample) -> list[Tensor | None]:
+    """What is defined of each output, then of each argument that is written."""
+    return [*spec.defined(*sample.args), *[None] * len(names_of(spec))]
+
+
+def results(spec: OpSpec, sample: Sample, target: Target) -> list[Tensor]:
+    """Outputs of a call, then the arguments it writes, on the CPU."""
+    args = to_target(spec, sample.args, target)
+    outs = call(spec, args, target)
+    written = [v for a, v in zip(spec.args, args, strict=True) if getattr(a, "mutable", False) and v is not None]
+    return [t.cpu() if t.is_contiguous() else restride(t).cpu() for t in (*outs, *written)]
+
+
+def digest(value: Tensor, defined: Tensor | None = None) -> str:
+    """SHA-256 of a tensor's elements in order; those that are unspecified count as zero bytes."""
+    raw = value.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)
+    if defined is not None and raw.numel():
+        raw = raw.view(-1, value.element_size()) * defined.expand(value.shape).reshape(-1, 1)
+    return hashlib.sha256(raw.numpy().tobytes()).hexdigest()
+
+
+def _of_arguments(args: Sequence[Any]) -> str:
+    parts = hashlib.sha256()
+    for value in args:
+        tensors = value.tensors if isinstance(value, WeightHandle) else (value,) if isinstance(value, Tensor) else ()
+        for tensor in tensors:
+            parts.update(f"{tensor.dtype} {tuple(tensor.shape)} {digest(tensor)}".encode())
+        if not tensors:
+            parts.update(repr(value).encode())
+    return parts.hexdigest()
+
+
+def header(backend: Backend, device: Device) -> dict[str, Any]:
+    """Where and with what a recording is made."""
+    found = backend.capability(device).as_dict()
+    return {
+        "format": FORMAT,
+        "deepinfer": __version__,
+        "contract": CONTRACT_VERSION,
+        "backend": backend.name,
+        "device": found["name"],
+        "arch": found["arch"],
+        "about": str(getattr(backend.probe(), "detail", "")),
+        "torch": torch.__version__,
+        "triton": _version("triton"),
+        "platform": platform.platform(),
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def load(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Facts and kept outputs of a recording.
+
+    Raises:
+        RecordingError: there is none, it is of another format, or damaged.
+    """
+    try:
+        facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        if facts["format"] != FORMAT:
+            raise RecordingError(f"{folder / FACTS} has format {facts['format']}; this version reads {FORMAT}")
+        kept = load_file(folder / OUTPUTS)
+        for number, each in enumerate(facts["calls"]):
+            for out in each["outputs"]:
+                if out["kept"] and list(kept[f"{number}/{out['name']}"].shape) != out["shape"]:
+                    raise RecordingError(f"{folder / OUTPUTS}: {number}/{out['name']} has another shape than recorded")
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise RecordingError(f"{folder} is no whole recording: {type(error).__name__}: {error}") from error
+    return facts, kept
+
+
+def check(folder: Path, ops: Sequence[str] = ()) -> Checked:
+    """Hold a recording against the reference on this CPU: exact ops by digest, others by the op's class.
+
+    Args:
+        ops: only these; all that were recorded by default.
+
+    Raises:
+        RecordingError: see `load`.
+    """
+    facts, kept = load(folder)
+    findings: list[Finding] = []
+    counts = {"equal": 0, "within": 0}
+    passed_over: dict[str, int] = {}
+    for number, each, spec, sample in _recorded(facts, ops):
+        where = f"{each['op']}, {each['sample']}"
+        if sample is None or _of_arguments(sample.args) != each["arguments"]:
+            passed_over["other arguments"] = passed_over.get("other arguments", 0) + len(each["outputs"])
+            continue
+        with REGISTRY.using(REFERENCE):
+            want = results(spec, sample, Target(REFERENCE, torch.device("cpu")))
+        stated = each["outputs"]
+        same = [digest(w, m) == s["digest"] for w, m, s in zip(want, masks(spec, sample), stated)]
+        if all(same):
+            counts["equal"] += len(stated)
+        elif isinstance(spec.numerics, Exact):
+            wrong = ", ".join(s["name"] for s, equal in zip(stated, same, strict=True) if not equal)
+            findings.append(Finding("bits", f"{where}: {wrong} differ from the reference's"))
+        elif all(s["kept"] or equal for s, equal in zip(stated, same, strict=True)):
+            got = [kept[f"{number}/{s['name']}"] if s["kept"] else w for s, w in zip(stated, want, strict=True)]
+            found = compare(spec, sample.args, got, want).findings
+            findings += [Finding(f.check, f"{where}: {f.message}") for f in found]
+            counts["within"] += 0 if found else len(stated)
+        else:
+            passed_over["not kept"] = passed_over.get("not kept", 0) + len(stated)
+    return Checked(tuple(findings), counts["equal"], counts["within"], passed_over)
+
+
+def _recorded(facts: dict[str, Any], ops: Sequence[str]) -> Iterator[tuple[int, dict[str, Any], OpSpec, Sample | None]]:
+    """The recorded calls of ops that there are, each with the sample of that name."""
+    known: dict[str, dict[str, Sample]] = {}
+    for number, each in enumerate(facts["calls"]):
+        op = each["op"]
+        if (ops and op not in ops) or op not in SPECS or SPECS[op].version != each["version"]:
+            continue
+        if op not in known:
+            known[op] = {sample.label: sample for sample in chosen(SPECS[op])}
+        yield number, each, SPECS[op], known[op].get(each["sample"])
