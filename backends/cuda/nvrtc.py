@@ -76,6 +76,12 @@ def version() -> str:
     return f"{major.value}.{minor.value}"
 
 
+def _uncached() -> tuple[str, ...]:
+    """From 12.9 on NVRTC keeps what it compiled where there is a driver, and reports no registers when it has it."""
+    major, minor = map(int, version().split("."))
+    return ("--no-cache",) if (major, minor) >= (12, 9) else ()
+
+
 def compile_text(text: str, name: str, arch: str, options: tuple[str, ...] = ()) -> tuple[bytes, str]:
     """Machine code of a source, and the report of the compiler.
 
@@ -93,7 +99,7 @@ def compile_text(text: str, name: str, arch: str, options: tuple[str, ...] = ())
     program = ctypes.c_void_p()
     _check(lib.nvrtcCreateProgram(ctypes.byref(program), text.encode(), name.encode(), 0, None, None))
     try:
-        given = [f"-arch={arch}", "-std=c++17", "-default-device", "--ptxas-options=-v", *options]
+        given = [f"-arch={arch}", "-std=c++17", "-default-device", "--ptxas-options=-v", *_uncached(), *options]
         flags = (ctypes.c_char_p * len(given))(*[option.encode() for option in given])
         status = lib.nvrtcCompileProgram(program, len(given), flags)
         log = _text(lib.nvrtcGetProgramLogSize, lib.nvrtcGetProgramLog, program).decode(errors="replace").rstrip("\0\n")
