@@ -1,7 +1,8 @@
 """A pattern as the original's engine reads it: what is repeated, what a lookbehind may hold, and how large it grows.
 
 The engine takes what the strict reading (`regex_check`) leaves to it, and refuses some of what that takes. What needs
-no backtracking it compiles, and refuses what takes more than 10 MiB; that size is estimated here, within some percent.
+no backtracking it compiles, and refuses what takes more than 10 MiB. That size is exact here for characters, sets of
+characters and ranges, and what repeats them; for classes of Unicode among others, and alternatives, it is estimated.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from .regex_escapes import Dialect, NotARegex, character_size, read_escape, read
 
 MAX_SIZE = 10 << 20
 """Bytes of the compiled form of one part."""
+_FRAME = 200  # bytes around a part: its capture, its end, and the search for its beginning
 MAX_DEPTH = 63
 _PLAIN = re.compile(r"[^\\\[(){*+?|.^$\s#]+")
 _BLANK = re.compile(r"(?:\(\?#[^)]*+\))+")
@@ -322,7 +324,7 @@ def _number(digits: str) -> int:
 
 
 def _checked(node: Node) -> Node:
-    if node.size > MAX_SIZE:
+    if node.size + _FRAME > MAX_SIZE:
         raise NotARegex(f"a part takes more than {MAX_SIZE >> 20} MiB")
     return node
 
@@ -333,7 +335,8 @@ def _repeated(node: Node, least: int, most: int | None) -> Node:
     if most is None:
         size = node.size * max(least, 1) + 40
     else:
-        size = node.size * max(least, most) + 72 * max(most - least, 0)
+        ends = 0 if is_fixed else 32 if least or most == 1 else 64
+        size = node.size * max(least, most) + 40 * max(most - least, 0) + ends
     fits = node.fits_behind and (is_fixed or not node.is_hard)
     empty = node.may_be_empty or not least
     return _checked(Node(True, length, node.is_hard, fits, 0 if node.is_hard else size, empty, None, node.has_absent))
@@ -402,7 +405,7 @@ def _one_of(choices: list[Node]) -> Node:
     lengths = {choice.length for choice in choices}
     length = lengths.pop() if len(lengths) == 1 else None
     is_hard = any(choice.is_hard for choice in choices)
-    size = 0 if is_hard else sum(choice.size + 40 for choice in choices)
+    size = 0 if is_hard else 64 + sum(choice.size + 4 for choice in choices)
     fits = all(choice.fits_behind for choice in choices)
     empty, has_absent = any(choice.may_be_empty for choice in choices), any(choice.has_absent for choice in choices)
     return _checked(Node(True, length, is_hard, fits, size, empty, None, has_absent))

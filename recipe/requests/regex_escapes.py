@@ -7,9 +7,10 @@ which knows more escapes. `Dialect` is what sets the two apart.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .regex_names import property_size
+from .regex_sizes import ranges_size
 
 
 class NotARegex(ValueError):
@@ -163,19 +164,17 @@ def _boundary_end(pattern: str, end: int, has_words: bool) -> int:
 class _Set:
     """What a set holds, as far as its size goes."""
 
-    ranges: int = 0
-    beyond_ascii: int = 0
+    ranges: list[tuple[int, int]] = field(default_factory=list)
     classes: int = 0
 
     def add(self, first: int, last: int) -> None:
-        self.ranges += 1
-        self.beyond_ascii += last >= 0x80
+        self.ranges.append((first, last))
 
     def size(self, is_negated: bool) -> int:
-        """Bytes that the engine keeps, about."""
-        if is_negated:
-            return 928 + 100 * self.beyond_ascii + self.classes
-        return 64 + 8 * self.ranges + 300 * self.beyond_ascii + self.classes
+        """Bytes that the engine keeps: exact for a set of characters and ranges, about right with classes in it."""
+        if not self.classes or is_negated:
+            return ranges_size(self.ranges, is_negated) + self.classes
+        return self.classes + (ranges_size(self.ranges, False) if self.ranges else 0)
 
 
 def read_set(pattern: str, start: int, dialect: Dialect, skip: re.Pattern[str] | None = None) -> tuple[int, int]:
