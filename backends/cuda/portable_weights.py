@@ -66,45 +66,17 @@ def fp4_order(x):
 def fp8_bytes(code, scale):
     """bf16 [N, C], in the order of FP8 words, of E4M3 codes (uint8 [N, C]) with scales [N, G].
 
-    NaN codes give NaN in one of the four channels of their word, maybe not in their own: in a sum that is as good.
+    Element by element: codes at an odd address come one by one, and a thread need not have the four of a word.
     """
-    if INTERPRETED:
-        return fp8_order(scaled(e4m3_to_f32(code), scale))
-    else:
-        # Under its sign, a code's seven bits become exponent and fraction of a bf16 that is 2^120 times smaller.
-        return tl.inline_asm_elementwise(
-            """{
-            .reg .b32 h, t, n, up;
-            .reg .pred nan;
-            mov.b32 up, 0x7b807b80;
-            and.b32 n, $2, 0x7f7f7f7f;
-            add.u32 n, n, 0x01010101;
-            and.b32 n, n, 0x80808080;
-            setp.ne.u32 nan, n, 0;
-            shl.b32 t, $2, 4;
-            and.b32 t, t, 0x07f007f0;
-            shl.b32 h, $2, 8;
-            lop3.b32 h, h, 0x80008000, t, 0xea;
-            mul.rn.bf16x2 h, h, up;
-            mul.rn.bf16x2 h, h, $3;
-            selp.b32 $0, 0x7fff7fff, h, nan;
-            shr.u32 t, $2, 4;
-            and.b32 t, t, 0x07f007f0;
-            lop3.b32 h, $2, 0x80008000, t, 0xea;
-            mul.rn.bf16x2 h, h, up;
-            mul.rn.bf16x2 $1, h, $3;
-            }""",
-            "=&r,=r,r,r,r,r,r",
-            [code, spread(factors(scale, 0, False), code.shape[1] // scale.shape[1])],
-            dtype=tl.bfloat16,
-            is_pure=True,
-            pack=4,
-        )
+    return fp8_order(scaled(e4m3_to_f32(code), scale))
 
 
 @jit
 def fp8_words(word, scale, CLEAN: tl.constexpr):
-    """bf16 [N, 4*C] of words of four E4M3 codes (int32 [N, C]) with scales [N, G], as `fp8_bytes` has them."""
+    """bf16 [N, 4*C] of words of four E4M3 codes (int32 [N, C]) with scales [N, G], as `fp8_bytes` has them.
+
+    A NaN code gives NaN in one of the four channels of its word, maybe not in its own: in a sum that is as good.
+    """
     if INTERPRETED:
         w = tl.expand_dims(word.to(tl.uint32, bitcast=True), 2) >> (8 * tl.arange(0, 4))[None, None, :]
         code = tl.reshape((w & 0xFF).to(tl.uint8), (word.shape[0], 4 * word.shape[1]))
