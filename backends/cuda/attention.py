@@ -25,8 +25,9 @@ from .register import kernel
 from .strides import WIDEST, alignment, power_of_two
 
 LOG2E = 1.4426950408889634
-MOST_HEADS = 64
-"""Heads of a program."""
+HEADS = 64
+"""Heads of a program, padded: what SM90's matrix unit takes at once. With fewer the compiler takes an older instruction,
+and what it makes of 512 channels spills without end."""
 MOST_PARTS = 16
 """Programs that a row's tiles are cut into at most."""
 FEW_ITEMS = 8
@@ -48,13 +49,13 @@ def processors(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count) if device.type == "cuda" else 132
 
 
-def constants_of(d: int, heads: int, window: int, selected: int, ratio: int, record: str) -> dict[str, Any]:
+def constants_of(d: int, window: int, selected: int, ratio: int, record: str) -> dict[str, Any]:
     """The constants of a launch that its shapes give."""
     tiles = -(-window // KEY_TILE)
     return {
         "D": d,
         "WIDTH": power_of_two(d, least=64),
-        "HEADS": min(MOST_HEADS, power_of_two(heads, least=16)),
+        "HEADS": HEADS,
         "WINDOW": window,
         "WINDOW_SPAN": power_of_two(tiles * KEY_TILE),
         "SELECTED": selected,
@@ -83,7 +84,7 @@ class _Shape:
     @property
     def tops(self) -> int:
         """Bytes of the parts' maxima and sums."""
-        return self.rows * self.blocks * self.parts * int(self.constants["HEADS"]) * 8 if self.parts > 1 else 0
+        return self.rows * self.blocks * self.parts * HEADS * 8 if self.parts > 1 else 0
 
     @property
     def scratch(self) -> int:
@@ -96,8 +97,8 @@ def _shape(args: tuple[Any, ...], most_parts: int = 1) -> _Shape:
     q, indices, window, ratio, record = args[0], args[12], args[13], args[14], args[16]
     rows, heads, d = q.shape
     selected = 0 if indices is None else indices.shape[1]
-    constants = constants_of(d, heads, window, selected, ratio, record)
-    blocks = -(-heads // int(constants["HEADS"]))
+    constants = constants_of(d, window, selected, ratio, record)
+    blocks = -(-heads // HEADS)
     tiles = -(-window // KEY_TILE) + -(-selected // KEY_TILE)
     parts = min(most_parts, tiles, processors(q.device) // max(rows * blocks, 1))
     return _Shape(rows, blocks, tiles, max(parts, 1), constants)

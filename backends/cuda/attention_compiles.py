@@ -35,12 +35,11 @@ def shape(
     ratio: int = 1,
     record: str = "fp4_16",
     d: int = 512,
-    heads: int = 64,
     align: tuple[int, int] = (16, 16),
 ) -> dict[str, Any]:
     """The constants of a call. `align`: of window records and of entries."""
     return {
-        **constants_of(d, heads, window, selected, ratio, record),
+        **constants_of(d, window, selected, ratio, record),
         "ALIGN": align[0],
         "PAGE_ALIGN": align[1] if selected else 1,
         "MOST": MOST_PARTS,
@@ -61,10 +60,8 @@ def cases() -> Iterator[CompileCase]:
     yield case(device.join_parts, "", shape())
     yield case(device.sparse_attention_rows, "window of a draft block", shape(window=133, selected=0))
     yield case(device.sparse_attention_rows, "odd addresses", shape(align=(1, 1)), odd=True)
-    yield case(
-        device.sparse_attention_rows, "288 channels, 33 heads", shape(70, 70, 2, "fp4_16", 288, 33, align=(1, 2))
-    )  # fmt: skip
-    yield case(device.sparse_attention_rows, "64 channels, 4 heads", shape(16, 16, 1, "fp4_16", 64, 4, align=(2, 4)))
+    for d, align in ((288, (1, 2)), (64, (2, 4))):
+        yield case(device.sparse_attention_rows, f"{d} channels", shape(70, 70, 2, "fp4_16", d, align))
 
 
 COMPILES = list(cases())

@@ -28,7 +28,7 @@ OP = "sparse_attention"
 CPU = torch.device("cpu")
 KERNELS = ("cuda:rows", "cuda:fast")
 WIDE = {"heads": 33, "d": 288}
-"""Padded to the released widths' tiles."""
+"""Channels padded to the released width's."""
 
 
 def bits(x: torch.Tensor) -> torch.Tensor:
