@@ -126,75 +126,86 @@ class Bound:
 
 
 _TEXT = """
-def launch(grid, {parameters}, **options):
+def _launch(_grid, {parameters}, **_options):
     {addresses}
-    device = {device}
-    key = (device, {alignment}, {key}, *options.items())
-    found = ready.get(key)
-    if found is None:
-        found = ready[key] = prepare(device, {{{values}}}, options)
-    if callable(grid):
-        grid = grid({{{values}}})
-    size = len(grid)
-    x, y, z = grid[0], grid[1] if size > 1 else 1, grid[2] if size > 2 else 1
-    if not (x and y and z):
+    _device = {device}
+    _key = (_device, {alignment}, {key}, *_options.items())
+    _found = _ready.get(_key)
+    if _found is None:
+        _found = _ready[_key] = _prepare(_device, {{{values}}}, _options)
+    if _callable(_grid):
+        _grid = _grid({{{values}}})
+    _size = _len(_grid)
+    _x, _y, _z = _grid[0], _grid[1] if _size > 1 else 1, _grid[2] if _size > 2 else 1
+    if not (_x and _y and _z):
         return
-    scratch = 0
-    if found.scratch:
-        memory = allocate(found, x * y * z, device)
-        scratch = memory.data_ptr()
-    given = ({arguments})
-    if found.pick is not None:
-        given = found.pick(given)
-    pack = found.pack
-    buffer.size.value = pack.size
+    _scratch = 0
+    if _found.scratch:
+        _memory = _allocate(_found, _x * _y * _z, _device)
+        _scratch = _memory.data_ptr()
+    _given = ({arguments})
+    if _found.pick is not None:
+        _given = _found.pick(_given)
+    _pack = _found.pack
+    _buffer.size.value = _pack.size
     try:
-        pack.pack_into(buffer.data, 0, *given, scratch, 0)
-    except struct_error:
-        refuse({{{values}}})
-    current = get_device()
-    if current != device:
-        set_device(device)
-    status = call(found.function, x, y, z, found.threads, 1, 1, found.shared, stream(device), None, buffer.extra)
-    if current != device:
-        set_device(current)
-    if status:
-        failed(status, found, (x, y, z), device)
+        _pack.pack_into(_buffer.data, 0, *_given, _scratch, 0)
+    except _struct_error:
+        _refuse({{{values}}})
+    _current = _get_device()
+    if _current != _device:
+        _set_device(_device)
+    _status = _call(
+        _found.function, _x, _y, _z, _found.threads, 1, 1, _found.shared, _stream(_device), None, _buffer.extra
+    )
+    if _current != _device:
+        _set_device(_current)
+    if _status:
+        _failed(_status, _found, (_x, _y, _z), _device)
 """
 
 
 def launcher(kernel: Any) -> Callable[..., Any]:
-    """The function behind `kernel[grid]` for a `jit.CompiledKernel`."""
+    """The function behind `kernel[grid]` for a `jit.CompiledKernel`.
+
+    Every name of its own begins with an underscore, for parameters may have any other.
+    """
     kinds: dict[str, str] = kernel.kinds
     space = _space(kernel)
     parameters, key, arguments = [], [], []
     pointers = [name for name in kinds if name.endswith("_ptr")]
     for param in kernel.params:
         name = param.name
+        if name.startswith("_"):
+            raise KernelError(
+                f"{kernel.__name__}: parameter {name}: names of parameters do not begin with an underscore"
+            )
         if param.has_default:
-            space[f"default_{name}"] = param.default
-        parameters.append(f"{name}=default_{name}" if param.has_default else name)
+            space[f"_default_{name}"] = param.default
+        parameters.append(f"{name}=_default_{name}" if param.has_default else name)
         if name in pointers:
             key.append(f"None if {name} is None else {name}.dtype")
-            arguments.append(f"at_{name}")
+            arguments.append(f"_at_{name}")
         elif kinds[name] == "constexpr":
             key.append(f"{name}.__class__, {name}")  # 1, 1.0 and True are equal, and not the same constant
         else:
             key.append(f"{name}.__class__")
             arguments.append(name)
-    union = " | ".join(f"at_{name}" for name in pointers) or "0"
-    apart = "".join(f"at_{name} & 15 == 0, " for name in pointers)
+    union = " | ".join(f"_at_{name}" for name in pointers) or "0"
+    apart = "".join(f"_at_{name} & 15 == 0, " for name in pointers)
     text = _TEXT.format(
         parameters=", ".join(parameters),
-        addresses="; ".join(f"at_{n} = 0 if {n} is None else {n}.data_ptr()" for n in pointers) or "pass",
-        device=f"get_device() if {pointers[0]} is None else {pointers[0]}.get_device()" if pointers else "get_device()",
+        addresses="; ".join(f"_at_{n} = 0 if {n} is None else {n}.data_ptr()" for n in pointers) or "pass",
+        device=f"_get_device() if {pointers[0]} is None else {pointers[0]}.get_device()"
+        if pointers
+        else "_get_device()",
         alignment=f"({union}) & 15 and ({apart})",
         key=", ".join(key) or "None",
         values=", ".join(f"'{name}': {name}" for name in kinds),
         arguments="".join(f"{a}, " for a in arguments),
     )
     exec(compile(text, f"<launcher of {kernel.__name__}>", "exec"), space)
-    made: Callable[..., Any] = space["launch"]
+    made: Callable[..., Any] = space["_launch"]
     return made
 
 
@@ -202,21 +213,23 @@ def _space(kernel: Any) -> dict[str, Any]:
     """What the text of a launcher refers to."""
 
     def call(*args: Any) -> Any:  # the driver is loaded by the first launch, not by the import
-        space["call"] = driver().launch
-        return space["call"](*args)
+        space["_call"] = driver().launch
+        return space["_call"](*args)
 
     space: dict[str, Any] = {
-        "ready": {},
-        "prepare": kernel.prepare,
-        "buffer": _Buffer(),
-        "allocate": _allocate,
-        "refuse": kernel.refuse,
-        "failed": _failed,
-        "struct_error": struct.error,
-        "call": call,
-        "get_device": getattr(torch._C, "_cuda_getDevice", None),
-        "set_device": getattr(torch._C, "_cuda_setDevice", None),
-        "stream": getattr(torch._C, "_cuda_getCurrentRawStream", None),
+        "_ready": {},
+        "_prepare": kernel.prepare,
+        "_buffer": _Buffer(),
+        "_allocate": _allocate,
+        "_refuse": kernel.refuse,
+        "_failed": _failed,
+        "_struct_error": struct.error,
+        "_call": call,
+        "_callable": callable,
+        "_len": len,
+        "_get_device": getattr(torch._C, "_cuda_getDevice", None),
+        "_set_device": getattr(torch._C, "_cuda_setDevice", None),
+        "_stream": getattr(torch._C, "_cuda_getCurrentRawStream", None),
     }
     return space
 

@@ -35,6 +35,18 @@ def scale(x_ptr, bias_ptr, out_ptr, n, stride: tl.int64, BLOCK: tl.constexpr = 1
     tl.store(out_ptr + at, y, mask=at < n)
 
 
+@kernel
+def named(size_ptr, grid, device, key, found, size, x, y, pack, stream, call, len: tl.int64, status: tl.constexpr):
+    """Its parameters have the names that a launcher could want for itself."""
+    total = grid + device + key + found + size + x + y + pack + stream + call + len + status
+    tl.store(size_ptr, total.to(tl.float32))
+
+
+@kernel
+def underscored(x_ptr, _n):
+    tl.store(x_ptr, _n)
+
+
 DRIVER = fake_cuda.install()
 X, OUT = fake_cuda.Tensor(torch.float32, 4096), fake_cuda.Tensor(torch.float32, 8192)
 
@@ -60,6 +72,13 @@ def launches() -> object:
     scale[(0,)](X, None, OUT, 0, 1)
     notes = [(grid, threads, stream, data.hex()) for grid, threads, stream, data in DRIVER.launched]
     return {"one": one, "all": cache.compilations - before, "loaded": len(DRIVER.loaded), "launched": notes}
+
+
+def names() -> object:
+    """The bytes of arguments whose names a launcher could want for itself; and a name that is the launcher's."""
+    named[(2, 3)](X, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 2**40, status=12)
+    grid, _, _, data = DRIVER.launched[-1]
+    return {"grid": grid, "data": data.hex(), "refused": raised(KernelError, lambda: underscored[(1,)](X, 1))}
 
 
 def warm() -> object:

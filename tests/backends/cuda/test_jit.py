@@ -49,6 +49,13 @@ def test_arguments_lie_as_the_kernel_reads_them(launches: Any) -> None:
     assert struct.unpack("@PPPiqPP", bytes.fromhex(data)) == (4096, 4096, 8192, 5, 1, 0, 0)
 
 
+def test_parameters_may_have_any_name_but_the_launchers_own(cache: Path) -> None:
+    found = cuda_children.run(CASES, "names", cache=cache)
+    assert found["grid"] == [2, 3, 1]
+    assert struct.unpack("@P10iqPP", bytes.fromhex(found["data"])) == (4096, *range(1, 11), 2**40, 0, 0)
+    assert "parameter _n: names of parameters do not begin with an underscore" in found["refused"]
+
+
 def test_a_grid_without_blocks_is_not_launched(launches: Any) -> None:
     assert len(launches["launched"]) == 18
 
