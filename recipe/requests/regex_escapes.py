@@ -37,7 +37,7 @@ class Dialect:
     class_sizes: dict[str, int]
 
 
-_OTHER_SIZES = {"s": 712, "S": 2048}
+_OTHER_SIZES = {"s": 744, "S": 2048}
 STRICT = Dialect(
     frozenset("ABDSWbdfnrstvwz"),
     frozenset("DSWadfnrstvw"),
