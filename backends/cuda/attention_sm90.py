@@ -1,12 +1,21 @@
 """Sparse attention for SM90 in CUDA C++ (`source/attention_sm90.cu`), above the Triton kernel in priority.
 
-One block per row and 64 heads; see the source for how it is cut. A row's arithmetic is that of its own tiles alone: key
-tiles in order, whatever else is in the batch.
+An item is a row and 64 of its heads. The kernel chooses among three ways by the shapes of a call:
+
+* `rows`: a block takes one item after another, and unpacks records as it goes;
+* `few`: the tiles of an item side by side, their scores and unpacked keys into scratch memory; then its channels side
+  by side, each adding up the tiles in order;
+* `unpacked`: every record that the step can reach is unpacked into scratch memory once, then as in `rows`.
+
+Their bits are equal: a sum runs over the same terms in the same order. A row's arithmetic is that of its own tiles
+alone, whatever else is in the batch.
 """
 
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,24 +28,40 @@ from .source import SourceKernel
 
 CHANNELS = 512
 HEADS = 64
-"""Heads of a block."""
+"""Heads of an item."""
 MOST_TILES = 32
 """Tiles of a row that the block's list of slots holds."""
-SHARED_BYTES = 230976
-THREADS = 512
+FEW_ITEMS = 33
+"""Up to so many items, their tiles go to blocks of their own: the four blocks that then share an item's channels still
+have a multiprocessor each, of the 132 there are."""
+MANY_ROWS = 512
+"""From so many rows on, records are unpacked first, where there are far fewer of them than slots of rows."""
+QUARTERS = 4
+"""Blocks that share the channels of an item."""
 
-KERNELS = {
-    record: SourceKernel(
-        "attention_sm90.cu",
-        "attention",
-        "PPPPPPPPPPPPPPQQQQiiiiiiiif",
-        threads=THREADS,
-        shared=SHARED_BYTES,
-        defines={"FP8_PAGES": int(record == FP8_32.name)},
-        archs=("sm_90",),
-    )
-    for record in ("fp4_16", "fp8_32")
-}
+_ARGUMENTS = "P" * 17 + "QQQQ" + "i" * 12 + "f"
+
+
+def _kernels(record: str) -> dict[str, SourceKernel]:
+    """The kernels of one kind of pages, by name."""
+
+    def source(way: int, entry: str, threads: int, shared: int, **more: int) -> SourceKernel:
+        defines = {"WAY": way, "FP8_PAGES": int(record == FP8_32.name), **more}
+        return SourceKernel(
+            "attention_sm90.cu", entry, _ARGUMENTS, threads=threads, shared=shared, defines=defines, archs=("sm_90",)
+        )
+
+    return {
+        "rows": source(0, "attention", 512, 231552),
+        "unpacked": source(1, "attention", 512, 231552, PRODUCER_REGISTERS=48, CONSUMER_REGISTERS=208),
+        "scores": source(2, "attention_scores", 512, 231552),
+        "values": source(3, "attention_values", 544, 200960),
+        "unpack": source(4, "attention_unpack", 256, 0),
+    }
+
+
+KERNELS = {record: _kernels(record) for record in ("fp4_16", "fp8_32")}
+SOURCES = [source for kernels in KERNELS.values() for source in kernels.values()]
 
 
 def _tiles(slots: int) -> int:
@@ -45,8 +70,58 @@ def _tiles(slots: int) -> int:
 
 @functools.cache
 def _processors(device: int) -> int:
-    """Multiprocessors of a GPU: one block each, which takes one row after another."""
+    """Multiprocessors of a GPU."""
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the way of a call and its scratch memory follow from.
+
+    Attributes:
+        rows: of the call. groups: of heads. tiles: of a row. lines: records that the step can reach.
+    """
+
+    rows: int
+    groups: int
+    tiles: int
+    lines: int
+
+    @property
+    def items(self) -> int:
+        """Rows times groups of heads."""
+        return self.rows * self.groups
+
+    @property
+    def way(self) -> str:
+        """The way that is fastest."""
+        if self.items <= FEW_ITEMS and self.tiles > 1:
+            return "few"
+        much = 8 * self.lines <= self.rows * self.tiles * KEY_TILE
+        return "unpacked" if self.rows >= MANY_ROWS and much else "rows"
+
+    def scratch(self, way: str) -> int:
+        """Bytes of scratch memory."""
+        if way == "few":
+            tiles = self.items * self.tiles
+            return tiles * KEY_TILE * (2 * CHANNELS + 4 * HEADS) + self.items * MOST_TILES * 8
+        return self.lines * 2 * CHANNELS if way == "unpacked" else 0
+
+
+def shape_of(args: tuple[Any, ...]) -> Shape:
+    """The shape of a call, from its arguments in spec order."""
+    q, fresh, ring, sequences, block_table, indices, window, ratio = (args[i] for i in (0, 1, 2, 7, 11, 12, 13, 14))
+    selected = 0 if indices is None else int(indices.shape[1])
+    lines = int(fresh.shape[0]) + sequences.shape[0] * ring.shape[1]
+    if selected and block_table is not None:
+        lines += sequences.shape[0] * block_table.shape[1] * entries_per_page(ratio)
+    return Shape(int(q.shape[0]), -(-int(q.shape[1]) // HEADS), _tiles(window) + _tiles(selected), lines)
+
+
+def workspace_of(*args: Any) -> int:
+    """Scratch memory of a call, from its arguments in spec order."""
+    shape = shape_of(args)
+    return shape.scratch(shape.way)
 
 
 def supports(signature: Signature) -> str | None:
@@ -64,7 +139,10 @@ def supports(signature: Signature) -> str | None:
     return None
 
 
-@kernel("sparse_attention", version=1, name="sm90", priority=10, source="cuda", archs=("sm_90",), supports=supports)
+@kernel(
+    "sparse_attention", version=1, name="sm90", priority=10, source="cuda", archs=("sm_90",), supports=supports,
+    workspace=workspace_of,
+)  # fmt: skip
 def sparse_attention(
     q: Tensor,
     fresh: Tensor,
@@ -84,50 +162,56 @@ def sparse_attention(
     scale: float,
     record: str,
     out: Tensor | None,
+    workspace: Tensor | None = None,
 ) -> Tensor:
+    args = (q, fresh, ring, sink, first_key, last_key, row_seq, seq_start, row_begin, state_slot, pages, block_table,
+            indices, window, ratio, scale, record)  # fmt: skip
+    return run(args, out, workspace)
+
+
+def run(args: tuple[Any, ...], out: Tensor | None = None, workspace: Tensor | None = None, way: str = "") -> Tensor:
+    """Launch a call, its arguments in spec order, in one way; '' for the one that the shapes choose."""
+    q = args[0]
     if out is None:
         out = torch.empty_like(q)
-    rows, heads, _ = q.shape
-    if not rows:
+    shape = shape_of(args)
+    if not shape.rows:
         return out
-    kernel_of = KERNELS[compressed_record(record).name]
-    selected = 0
-    table = place = page = page_stride = width = entries_log2 = 0
-    if pages is not None and block_table is not None and indices is not None:
-        page, page_stride = pages.data_ptr(), pages.stride(0)
-        table, width = block_table.data_ptr(), block_table.shape[1]
-        place, selected = indices.data_ptr(), indices.shape[1]
-        entries_log2 = entries_per_page(ratio).bit_length() - 1
-    groups = -(-heads // HEADS)
-    kernel_of.launch(
-        (min(rows * groups, _processors(q.device.index)), 1, 1),
-        q.device.index,
-        q.data_ptr(),
-        fresh.data_ptr(),
-        ring.data_ptr(),
-        sink.data_ptr(),
-        first_key.data_ptr(),
-        last_key.data_ptr(),
-        row_seq.data_ptr(),
-        seq_start.data_ptr(),
-        row_begin.data_ptr(),
-        state_slot.data_ptr(),
-        page,
-        table,
-        place,
-        out.data_ptr(),
-        fresh.stride(0),
-        ring.stride(0),
-        ring.stride(1),
-        page_stride,
-        rows * groups,
-        groups,
-        heads,
-        window,
-        selected,
-        ring.shape[1],
-        width,
-        entries_log2,
-        scale,
-    )
+    way = way or shape.way
+    if workspace is None and shape.scratch(way):
+        workspace = torch.empty(shape.scratch(way), dtype=torch.uint8, device=q.device)
+    scratch = 0 if workspace is None else workspace.data_ptr()
+    device, processors = q.device.index, _processors(q.device.index)
+    kernels = KERNELS[compressed_record(args[16]).name]
+    keys_size = shape.items * shape.tiles * KEY_TILE * 2 * CHANNELS
+    score_size = shape.items * shape.tiles * KEY_TILE * 4 * HEADS
+    packed = _arguments(args, shape, out, (scratch, scratch + keys_size, scratch + keys_size + score_size))
+    if way == "few":
+        splits = min(shape.tiles, max(1, processors // shape.items))
+        kernels["scores"].launch((shape.items, splits, 1), device, *packed)
+        kernels["values"].launch((shape.items, QUARTERS, 1), device, *packed)
+        return out
+    if way == "unpacked":
+        kernels["unpack"].launch((min(-(-shape.lines // 8), 16 * processors), 1, 1), device, *packed)
+    kernels[way].launch((min(shape.items, processors), 1, 1), device, *packed)
     return out
+
+
+def _arguments(args: tuple[Any, ...], shape: Shape, out: Tensor, scratch: tuple[int, int, int]) -> tuple[Any, ...]:
+    """What all kernels take."""
+    (q, fresh, ring, sink, first_key, last_key, row_seq, seq_start, row_begin, state_slot, pages, block_table, indices,
+     window, ratio, scale, _) = args  # fmt: skip
+    paged = (0, 0, 0)
+    page_stride = selected = width = entries_log2 = pool = 0
+    if pages is not None and block_table is not None and indices is not None:
+        paged = (pages.data_ptr(), block_table.data_ptr(), indices.data_ptr())
+        page_stride, pool = pages.stride(0), pages.shape[0]
+        width, selected = block_table.shape[1], indices.shape[1]
+        entries_log2 = entries_per_page(ratio).bit_length() - 1
+    tensors = (q, fresh, ring, sink, first_key, last_key, row_seq, seq_start, row_begin, state_slot)
+    strides = (fresh.stride(0), ring.stride(0), ring.stride(1), page_stride)
+    return (
+        *(x.data_ptr() for x in tensors), *paged, out.data_ptr(), *scratch, *strides,
+        shape.items, shape.groups, q.shape[1], window, selected, ring.shape[1], width, entries_log2,
+        fresh.shape[0], seq_start.shape[0], ring.shape[0], pool, scale,
+    )  # fmt: skip
