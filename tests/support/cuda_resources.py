@@ -6,11 +6,13 @@ python tests/support/cuda_resources.py --all      compile everything
 python tests/support/cuda_resources.py --check    write nothing; exit status 1 if a rule is broken
 --triton=3.9                                      with that version alone, of those that are here
 --jobs=8                                          in so many processes at once; 1 where it is not said
+--most=4                                          only until so many cases of a kernel are known; all by default
 
 Each record holds a digest of what its binary was made from: the kernel's source and its helpers', types, constants,
 options, chip and the compiler's version. A case with the recorded digest has been compiled as it stands. A check
-compiles the others, and one case of every kernel all the same, each with one of the Tritons for one of the chips in
-turn, which has to give the recorded numbers again.
+compiles others until of each kernel `MOST` cases are known for each chip, or all. One case of every kernel is compiled
+all the same, each with one of the Tritons for one of the chips in turn, and has to give the recorded numbers again.
+What is not recorded may not spill at all.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ OTHER = {"3.6": cuda_children.ROOT / "build/triton-3.6"}
 Entry = list[Any]  # registers, spilled bytes, shared bytes, digest
 Record = dict[str, dict[str, dict[str, Entry]]]  # Triton -> chip -> case
 DIGEST = 3
+MOST = 4
+"""Cases of a kernel that a check knows or compiles for a chip; they differ in widths. The record has all."""
 
 
 def tritons() -> dict[str, Path | None]:
@@ -49,6 +53,7 @@ def compile_cases(
     known: Mapping[str, Mapping[str, Entry]],
     *,
     spot: bool = True,
+    most: int = MOST,
     only: str = "",
     jobs: int = 1,
 ) -> list[dict[str, Any]]:
@@ -57,11 +62,13 @@ def compile_cases(
     Args:
         known: records by chip. A case with its digest is not compiled, and its report says `known`.
         spot: compile one case of each kernel whose turn it is also where it is known; its report says `spot`.
+        most: cases of a kernel that are known or compiled for a chip; further ones that are not known are left out.
         jobs: processes at once.
     """
 
     def reports(part: int) -> list[dict[str, Any]]:
-        wanted = {"triton": triton, "known": known, "spot": spot, "only": only, "part": part, "parts": jobs}
+        wanted = {"triton": triton, "known": known, "spot": spot, "only": only, "most": most}
+        wanted |= {"part": part, "parts": jobs}
         done = subprocess.run(
             [sys.executable, __file__, "child"],
             env=cuda_children.environment(cache, tritons()[triton]),
@@ -90,16 +97,39 @@ def child() -> None:
     spots = spots_of(entries, wanted["triton"], wanted["known"]) if wanted["spot"] else set()
     reports = []
     work = [(e, arch) for e in entries for arch in ARCHS if arch in e.case.archs and wanted["only"] in e.name]
+    known = {(e.name, arch): wanted["known"].get(arch, {}).get(e.name) for e, arch in work}
+    keys = {(e.name, arch): e.key(arch) for e, arch in work}
+    same = {place for place, record in known.items() if record is not None and record[DIGEST] == keys[place]}
+    left_out = beyond(work, same, wanted["most"])
     for entry, arch in work[wanted["part"] :: wanted["parts"]]:
-        key, record = entry.key(arch), wanted["known"].get(arch, {}).get(entry.name)
-        same, spot = record is not None and record[DIGEST] == key, (entry.name, arch) in spots
-        if same and not spot:
-            numbers = dict(zip(("registers", "spills", "shared"), record))
+        place = (entry.name, arch)
+        if place in left_out:
+            reports.append({"name": entry.name, "arch": arch, "left_out": True})
+            continue
+        if place in same and place not in spots:
+            numbers = dict(zip(("registers", "spills", "shared"), known[place]))
             report = {"name": entry.name, "arch": arch, "error": "", **numbers}
         else:
             report = asdict(build.build_one(entry, arch))
-        reports.append({**report, "key": key, "known": same, "spot": same and spot})
+        reports.append({**report, "key": keys[place], "known": place in same, "spot": place in same and place in spots})
     print(json.dumps(reports))
+
+
+def beyond(work: Sequence[tuple[Any, str]], known: set[tuple[str, str]], most: int) -> set[tuple[str, str]]:
+    """Cases, by name and chip, that are not known, and of whose kernel `most` others are known or compiled.
+
+    Those that are compiled are spread over the kernel's list.
+    """
+    kernels: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for entry, arch in work:
+        kernels.setdefault((entry.kernel, arch), []).append((entry.name, arch))
+    found = set()
+    for cases in kernels.values():
+        new = [case for case in cases if case not in known]
+        count = max(0, min(len(new), most - (len(cases) - len(new))))
+        stay = {new[i * (len(new) - 1) // max(1, count - 1)] for i in range(count)}
+        found |= set(new) - stay
+    return found
 
 
 def spots_of(entries: Sequence[Any], triton: str, known: Mapping[str, Mapping[str, Entry]]) -> set[tuple[str, str]]:
@@ -131,10 +161,12 @@ def complaints(recorded: Mapping[str, Entry], reports: Sequence[dict[str, Any]],
     Args:
         recorded: entries by case.
         reports: of `compile_cases`, for the chip.
-        whole: the reports are of all cases, so that one that is recorded alone is stale.
+        whole: the reports are of all recorded cases that there are, so that one that is recorded alone is stale.
     """
     found = []
     for report in reports:
+        if report.get("left_out"):
+            continue
         name, known = report["name"], recorded.get(report["name"])
         if report["error"]:
             found.append(f"{name} does not compile: {report['error']}")
@@ -143,7 +175,8 @@ def complaints(recorded: Mapping[str, Entry], reports: Sequence[dict[str, Any]],
         if made[2] > SHARED_LIMIT:
             found.append(f"{name} needs {made[2]} bytes of shared memory; a block can have {SHARED_LIMIT}")
         if known is None:
-            found.append(f"{name} is not recorded; python tests/support/cuda_resources.py does it")
+            if made[1]:
+                found.append(f"{name} spills {made[1]} bytes for each thread, and is not recorded")
         elif made[1] > known[1]:
             found.append(f"{name} spills {made[1]} bytes for each thread; recorded are {known[1]}")
         elif report["spot"] and made != known:
@@ -181,14 +214,18 @@ def main(arguments: Sequence[str]) -> int:
     after: Record = {v: dict(archs) for v, archs in before.items()}
     wrong = []
     options = dict(word.removeprefix("--").partition("=")[::2] for word in arguments)
-    jobs = int(options.get("jobs", 1))
+    jobs, most = int(options.get("jobs", 1)), int(options.get("most", sys.maxsize))
     for triton in [options["triton"]] if "triton" in options else tritons():
         known = {} if "all" in options else before.get(triton, {})
-        reports = compile_cases(triton, cache, known, spot=False, jobs=jobs)
+        reports = compile_cases(triton, cache, known, spot=False, most=most, jobs=jobs)
         for arch in ARCHS:
             here = [report for report in reports if report["arch"] == arch]
-            made = {report["name"]: entry_of(report) for report in here if not report["error"]}
-            recorded = {**made, **before.get(triton, {}).get(arch, {})}
+            old = before.get(triton, {}).get(arch, {})
+            made = {
+                report["name"]: old[report["name"]] for report in here if "left_out" in report and report["name"] in old
+            }
+            made |= {report["name"]: entry_of(report) for report in here if not report.get("error", True)}
+            recorded = {**made, **old}
             wrong += [f"Triton {triton} {arch}: {text}" for text in complaints(recorded, here, whole=False)]
             after.setdefault(triton, {})[arch] = made
     print("\n".join([*changes(before, after), *wrong]))

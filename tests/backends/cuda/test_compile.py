@@ -56,7 +56,8 @@ def report(**changes: Any) -> dict[str, Any]:
         ({"spills": 9}, "a spills 9 bytes for each thread; recorded are 8"),
         ({"shared": (227 << 10) + 1}, "a needs 232449 bytes of shared memory"),
         ({"error": "PTXASError: no"}, "a does not compile: PTXASError: no"),
-        ({"name": "b"}, "b is not recorded"),
+        ({"name": "b"}, "b spills 8 bytes for each thread, and is not recorded"),
+        ({"name": "b", "spills": 0}, ""),
         ({"spot": True}, ""),
         ({"spot": True, "registers": 41}, "a gives [41, 8, 1024, 'k'], where [40, 8, 1024, 'k'] is recorded"),
     ],
@@ -67,9 +68,25 @@ def test_what_is_complained_about(changed: dict[str, Any], said: str) -> None:
 
 
 def test_a_case_that_went_is_complained_about() -> None:
-    assert cuda_resources.complaints({"a": [1, 0, 0, ""], "z": [1, 0, 0, ""]}, [report(spills=0)]) == [
-        "z is recorded, and no longer compiled"
-    ]
+    recorded = {name: [1, 0, 0, ""] for name in "ayz"}
+    reports = [report(spills=0), {"name": "y", "arch": "sm_90", "left_out": True}]
+    assert cuda_resources.complaints(recorded, reports) == ["z is recorded, and no longer compiled"]
+
+
+def test_of_a_kernel_so_many_cases_are_known_or_compiled() -> None:
+    work = [(listed(f"many[{i}]"), arch) for arch in cuda_resources.ARCHS for i in range(10)]
+    work += [(listed(f"few[{i}]"), "sm_90") for i in range(4)]
+
+    def compiled(known: set[tuple[str, str]], most: int = 4) -> list[str]:
+        gone = cuda_resources.beyond(work, known, most)
+        return [e.name for e, arch in work if arch == "sm_90" and (e.name, arch) not in gone | known]
+
+    spread = [f"many[{i}]" for i in (0, 3, 6, 9)]
+    assert compiled(set()) == [*spread, *(f"few[{i}]" for i in range(4))]
+    known = {(f"many[{i}]", "sm_90") for i in range(3)} | {(f"few[{i}]", "sm_90") for i in range(4)}
+    assert compiled(known) == ["many[3]"]
+    assert compiled(known | {("many[9]", "sm_90")}) == []
+    assert len(compiled(set(), 99)) == 14
 
 
 def test_the_record_is_as_written() -> None:
@@ -97,12 +114,15 @@ def test_every_kernel_has_its_turn_and_the_turns_are_shared() -> None:
 
 def test_a_changed_kernel_is_compiled_anew(tmp_path: Path) -> None:
     """Where the record has another digest; where it has this one it is believed."""
-    key = {arch: RECORD[INSTALLED][arch]["known_kernel"] for arch in cuda_resources.ARCHS}
-    known = {"sm_90": {"known_kernel": key["sm_90"]}, "sm_100": {"known_kernel": [*key["sm_100"][:3], "other"]}}
-    reports = cuda_resources.compile_cases(INSTALLED, tmp_path, known, only="known_kernel", spot=False)
+    made = {
+        report["arch"]: cuda_resources.entry_of(report)
+        for report in cuda_resources.compile_cases(INSTALLED, tmp_path / "one", {}, only="known_kernel")
+    }
+    known = {"sm_90": {"known_kernel": made["sm_90"]}, "sm_100": {"known_kernel": [*made["sm_100"][:3], "other"]}}
+    reports = cuda_resources.compile_cases(INSTALLED, tmp_path / "two", known, only="known_kernel", spot=False)
     assert [report["known"] for report in reports] == [True, False]
-    assert [report["key"] for report in reports] == [key["sm_90"][3], key["sm_100"][3]]
-    assert len(list((tmp_path / "triton").iterdir())) == 1
+    assert [cuda_resources.entry_of(report) for report in reports] == [made["sm_90"], made["sm_100"]]
+    assert len(list((tmp_path / "two/triton").iterdir())) == 1
 
 
 def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
