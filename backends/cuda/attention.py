@@ -26,8 +26,8 @@ from .strides import WIDEST, alignment, power_of_two
 
 LOG2E = 1.4426950408889634
 HEADS = 64
-"""Heads of a program, padded: what SM90's matrix unit takes at once. With fewer the compiler takes an older instruction,
-and what it makes of 512 channels spills without end."""
+"""Heads of a program, padded: what SM90's matrix unit takes at once. With fewer the compiler takes an older
+instruction, and what it makes of 512 channels spills without end."""
 MOST_PARTS = 16
 """Programs that a row's tiles are cut into at most."""
 FEW_ITEMS = 8
