@@ -3,12 +3,12 @@
     python benchmarks/cuda_topk.py [--json] [--only TEXT]
 
 `topk_select` with k = 512 over fp32 scores and over bf16 ones with the ties that the model's have (some ten equal the
-last chosen), with whole and with ragged rows, and over 2,048 candidate blocks of 8; `block_select` of 2,048 blocks of 8.
-The bar is a fifth of the time of `torch.topk` of the same shape and dtype in the same run, which knows no lengths and no
-order of ties. The goal is 2 reads from 256 rows up, and 8 us for whole rows of 64 x 32,768. `block_select` has no bar;
-its torch.topk is that of the blocks' maxima, which are made beforehand. The floor is the bytes that have to move over
-the copy rate. Times are medians of graph replays, in turn over sets of scores that do not fit the L2 cache together.
-Exit status 1 where a bar is missed.
+last chosen), with whole and with ragged rows, and over 2,048 candidate blocks of 8; `block_select` of 2,048 blocks of
+8. The bar is a fifth of the time of `torch.topk` of the same shape and dtype in the same run, which knows no lengths
+and no order of ties. The goal is 2 reads from 256 rows up, and 8 us for whole rows of 64 x 32,768. `block_select` has
+no bar; its torch.topk is that of the blocks' maxima, which are made beforehand. The floor is the bytes that have to
+move over the copy rate. Times are medians of graph replays, in turn over sets of scores that do not fit the L2 cache
+together. Exit status 1 where a bar is missed.
 """
 
 from __future__ import annotations
