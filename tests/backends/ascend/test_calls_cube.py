@@ -227,7 +227,7 @@ STATEMENTS = {
     "integers out": HALF + product("half") + TO_FIX + store(quant=24),
     "type and conversion": HALF + product("half") + TO_FIX + store(quant=1),
     "store behind GM": HALF + product("half") + TO_FIX + store(pitch=1 << 20),
-    "store behind L0C": store(source=4096, n=4080),
+    "store behind L0C": store(source=4096, n=4080, pitch=4080),
     "pitch 0": HALF + product("half") + TO_FIX + store(pitch=0),
     "rows that overlap": HALF + product("half") + TO_FIX + store(pitch=15),
     "in any order": "asc_set_mmad_direction_n(); "
