@@ -5,8 +5,8 @@ python tests/support/cuda_sanitize.py [--tool memcheck] [--op GLOB] [--jobs 4] [
 Each tool runs in child processes that say which op they are at, so that what the tool says belongs to an op; a child
 that dies costs that op, and another goes on behind it. Every tensor has memory of its own (no caching allocator), with
 padding between, so that memcheck sees an access beside a tensor. A cell is 'ok', the number of errors, 'crash', 'time',
-or 'refused' where the tool does not take the machine or the kernel. Exit status 1: errors or a crash; 2: there is no
-tool or no GPU. The first run compiles what the samples need.
+or 'refused' where the tool does not take the machine or the kernel. Exit status 1: errors, a crash, or a planted write
+beside a tensor that memcheck does not see; 2: there is no tool or no GPU. The first run compiles what the samples need.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 SAMPLES = 3
 """Samples of an op: of few rows, the smallest of each form first."""
 ROWS = 40
+PLANTED = "(planted write beside a tensor)"
 MARK, DONE = "@@ begins ", "@@ ended "
 ERROR = re.compile(
     r"^========= +(Invalid|Error:|Warning:|Uninitialized|Barrier error|Divergent|Misaligned|Program hit|Race|Potential|"
@@ -81,8 +82,13 @@ def child(ops: Sequence[str]) -> None:
     with on_cuda():
         for op in ops:
             print(MARK + op, flush=True)
+            if op == PLANTED:
+                import cuda_planted
+
+                cuda_planted.write_beside()
+                torch.cuda.synchronize()
             ran = 0
-            for sample in small_samples(op):
+            for sample in small_samples(op) if op != PLANTED else ():
                 try:
                     call(SPECS[op], to_target(SPECS[op], sample.args, TARGET), TARGET)
                     ran += 1
@@ -189,15 +195,18 @@ def main(arguments: Sequence[str]) -> int:
     ops = [op for op in own_ops() if not given.op or any(fnmatch.fnmatchcase(op, glob) for glob in given.op)]
     parts = [ops[i :: given.jobs] for i in range(given.jobs) if ops[i :: given.jobs]]
     tools = given.tool or TOOLS
-    with ThreadPoolExecutor(len(parts) * len(tools)) as pool:
+    with ThreadPoolExecutor(len(parts) * len(tools) + 1) as pool:
         list(pool.map(lambda part: run_tool("", None, part, given.seconds), parts))
         jobs = {t: [pool.submit(run_tool, t, program, part, given.seconds) for part in parts] for t in tools}
+        planted = pool.submit(run_tool, "memcheck", program, [PLANTED], given.seconds)
         cells = {t: {op: cell for job in found for op, cell in job.result().items()} for t, found in jobs.items()}
+        seen = planted.result()[PLANTED]["first"].startswith("Invalid __global__ write")
     print(table(cells))
+    print(f"memcheck {PLANTED}: {'seen' if seen else 'NOT SEEN'}")
     if given.json:
         Path(given.json).write_text(json.dumps(cells, indent=1))
     bad = {cell["cell"] for found in cells.values() for cell in found.values()} - {"ok", "refused", "no sample", "time"}
-    return int(bool(bad))
+    return int(bool(bad) or not seen)
 
 
 if __name__ == "__main__":
