@@ -13,6 +13,7 @@ from torch import Tensor
 from ...hal.registry import Signature
 from ...ops.spec import WeightHandle
 from . import grouped_kernels as device
+from .jit import INTERPRETED
 from .linear_launches import CLEAN_DTYPE, GROUP, Launch, aligned, clean_scale, dealt, unpack_launch
 from .portable_weights import FP4_CLEAN
 from .register import kernel
@@ -31,7 +32,7 @@ def whole_groups(signature: Signature) -> str | None:
 def row_tile(rows: int, experts: int) -> int:
     """Rows of a tile, by how many an expert has if all are used. Bits do not depend on it."""
     mean = rows / max(1, experts)
-    return 16 if mean <= 16 else 32 if mean <= 48 else 64 if mean <= 96 else 128 if mean <= 192 else 256
+    return next((tile for most, tile in ((16, 16), (48, 32), (96, 64), (192, 128)) if mean <= most), 256)
 
 
 def tiles_of(rows: int, experts: int, tile: int) -> int:
@@ -39,10 +40,19 @@ def tiles_of(rows: int, experts: int, tile: int) -> int:
     return rows // tile + min(experts, rows)
 
 
-def product_launch(rows: int, experts: int, n: int, k: int, clean: bool) -> Launch:
+def product_launch(rows: int, experts: int, n: int, k: int, clean: bool, native: bool = False) -> Launch:
     """The product."""
     tile = row_tile(rows, experts)
-    constants = {"N": n, "K": k, "CLEAN": clean, "X8": tile <= FEW, "BLOCK_N": 128, "BLOCK_T": tile, "BLOCK_K": 128}
+    constants = {
+        "N": n,
+        "K": k,
+        "CLEAN": clean,
+        "X8": native or tile <= FEW,
+        "NATIVE": native,
+        "BLOCK_N": 128,
+        "BLOCK_T": tile,
+        "BLOCK_K": 128,
+    }
     grid = (tiles_of(rows, experts, tile) * -(-n // 128),)
     return Launch(device.grouped_linear_tiles, grid, constants, 8 if tile >= 128 else 4, 3)
 
@@ -99,5 +109,43 @@ def grouped_linear(
         x = unpacked
     product_launch(rows, experts, n, k, clean)(
         x, None if x_bytes else xs, weight, scale, source_row, offsets, plan, out
+    )  # fmt: skip
+    return out
+
+
+def native_scratch(xq: Tensor, xs: Tensor, weight: WeightHandle, source_row: Tensor | None, offsets: Tensor) -> int:
+    """Scratch of the native kernel: the list of tiles."""
+    rows = (xq if source_row is None else source_row).shape[0]
+    return _scratch(0, rows, weight.tensors[0].shape[0], xq.shape[1])[1]
+
+
+# In the interpreter, which has no chip, it comes last, so that the other is what runs there.
+@kernel(
+    "grouped_linear", version=0, name="native", priority=-1 if INTERPRETED else 1, archs=("sm_100",),
+    supports=whole_groups, prepare=prepare, workspace=native_scratch,
+)  # fmt: skip
+def grouped_linear_native(
+    xq: Tensor,
+    xs: Tensor,
+    handle: WeightHandle,
+    source_row: Tensor | None,
+    offsets: Tensor,
+    out: Tensor | None,
+    workspace: Tensor | None = None,
+) -> Tensor:
+    """On a matrix unit that takes codes with block scales."""
+    weight, scale = handle.tensors[0], handle.tensors[1].view(torch.uint8)
+    rows, (experts, n), (x_rows, k) = (xq if source_row is None else source_row).shape[0], weight.shape[:2], xq.shape
+    if out is None:
+        out = torch.empty((rows, n), dtype=torch.bfloat16, device=xq.device)
+    if not out.numel() or not experts or not x_rows:
+        return out
+    size = native_scratch(xq, xs, handle, source_row, offsets)
+    if workspace is None:
+        workspace = torch.empty(size, dtype=torch.uint8, device=xq.device)
+    plan = workspace[:size].view(torch.int32)
+    plan_launch(rows, experts)(offsets, plan)
+    product_launch(rows, experts, n, k, False, True)(
+        xq.view(torch.uint8), xs, weight, scale, source_row, offsets, plan, out
     )  # fmt: skip
     return out

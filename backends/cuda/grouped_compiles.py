@@ -28,6 +28,10 @@ def cases() -> Iterator[CompileCase]:
                 "out_ptr": "*bf16",
             }  # fmt: skip
             yield product_launch(rows, EXPERTS, n, k, True).case(f"{name}, tiles of {tile}", types)
+            native = types | {"x_ptr": "*u8", "xs_ptr": "*u8"}
+            yield product_launch(rows, EXPERTS, n, k, False, True).case(
+                f"{name}, tiles of {tile}, native", native, archs=("sm_100",)
+            )
     types = {"code_ptr": "*u8", "scale_ptr": "*u8", "out_ptr": "*bf16", "rows": "i32"}
     for k in sorted(k for _, k in SHAPES.values()):
         yield unpack_launch(1, k, 1, True).case(f"experts' rows of {k}", types)

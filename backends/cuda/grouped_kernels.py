@@ -28,7 +28,7 @@ def plan_tiles(offsets_ptr, plan_ptr, E: tl.constexpr, SPAN: tl.constexpr, BLOCK
 @jit
 def grouped_linear_tiles(
     x_ptr, xs_ptr, w_ptr, ws_ptr, source_ptr, offsets_ptr, plan_ptr, out_ptr,
-    N: tl.constexpr, K: tl.constexpr, CLEAN: tl.constexpr, X8: tl.constexpr,
+    N: tl.constexpr, K: tl.constexpr, CLEAN: tl.constexpr, X8: tl.constexpr, NATIVE: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """A tile of y [M, N] for FP4 weights [E, N, K/2] with scales [E, N, K/32]; none where the plan has no such tile.
@@ -50,7 +50,7 @@ def grouped_linear_tiles(
         line = (here if source_ptr is None else tl.load(source_ptr + here)).to(tl.int64)
         acc = packed_product(
             x_ptr + line * WIDTH, xs_ptr + line * (K // GROUP) if X8 else x_ptr, w_ptr + n * (K // 2),
-            ws_ptr + n * (K // GROUP), 0, K, K, True, CLEAN, X8, BLOCK_N, BLOCK_T, BLOCK_K,
+            ws_ptr + n * (K // GROUP), 0, K, K, True, CLEAN, X8, NATIVE, BLOCK_N, BLOCK_T, BLOCK_K,
         )  # fmt: skip
         at = out_ptr + (row.to(tl.int64) * N)[None, :] + output[:, None]
         tl.store(at, to_bf16(acc), mask=(output < N)[:, None] & (row < stop)[None, :])

@@ -22,6 +22,7 @@ from torch import Tensor
 from ...hal.registry import Signature
 from ...ops.spec import WeightHandle
 from . import grouped, vision_attention  # noqa: F401  (register)
+from .jit import INTERPRETED
 from .linear_launches import (
     BF16_FEW,
     CLEAN_DTYPE,
@@ -103,6 +104,62 @@ def linear_fp8_grouped(
         out = torch.empty((xq.shape[0], groups, n), dtype=torch.bfloat16, device=xq.device)
     _fp8(xq, xs, weight.tensors, out, workspace, groups)
     return out
+
+
+def native_scratch(xq: Tensor, xs: Tensor, weight: WeightHandle) -> int:
+    """Scratch of the native kernels: parts."""
+    *groups, n, k = weight.tensors[0].shape
+    outputs = n * (groups[0] if groups else 1)
+    parts = -(-k // part_of(outputs, k))
+    return 4 * parts * xq.shape[0] * outputs if parts > 1 else 0
+
+
+# In the interpreter, which has no chip, they come last, so that the others are what runs there.
+_NATIVE = {"name": "native", "priority": -1 if INTERPRETED else 1, "archs": ("sm_100",), "prepare": fp8_prepare}
+
+
+@kernel("linear_fp8", version=0, supports=whole_groups, workspace=native_scratch, **_NATIVE)
+def linear_fp8_native(
+    xq: Tensor, xs: Tensor, weight: WeightHandle, out: Tensor | None, workspace: Tensor | None = None
+) -> Tensor:
+    """On a matrix unit that takes codes with block scales."""
+    if out is None:
+        out = torch.empty((xq.shape[0], weight.tensors[0].shape[0]), dtype=torch.bfloat16, device=xq.device)
+    _native(xq, xs, weight.tensors, out, workspace, native_scratch(xq, xs, weight), 1)
+    return out
+
+
+@kernel("linear_fp8_grouped", version=0, supports=whole_blocks, workspace=native_scratch, **_NATIVE)
+def linear_fp8_grouped_native(
+    xq: Tensor, xs: Tensor, weight: WeightHandle, out: Tensor | None, workspace: Tensor | None = None
+) -> Tensor:
+    """On a matrix unit that takes codes with block scales."""
+    groups, n = weight.tensors[0].shape[:2]
+    if out is None:
+        out = torch.empty((xq.shape[0], groups, n), dtype=torch.bfloat16, device=xq.device)
+    _native(xq, xs, weight.tensors, out, workspace, native_scratch(xq, xs, weight), groups)
+    return out
+
+
+def _native(
+    xq: Tensor,
+    xs: Tensor,
+    weights: tuple[Tensor, ...],
+    out: Tensor,
+    workspace: Tensor | None,
+    size: int,
+    groups: int,
+) -> None:
+    rows, (n, k) = xq.shape[0], weights[0].shape[-2:]
+    if not out.numel():
+        return
+    if workspace is None:
+        workspace = torch.empty(size, dtype=torch.uint8, device=xq.device)
+    y = workspace[:size].view(torch.float32) if size else out
+    codes, scale = (w.view(torch.uint8) for w in weights)
+    packed_launch(rows, groups, n, k, False, True, True)(xq.view(torch.uint8), xs, codes, scale, y, rows)
+    if size:
+        add_launch(out.numel(), n, -(-k // part_of(groups * n, k)), False)(y, None, None, out, out.numel())
 
 
 def _fp8(

@@ -56,6 +56,11 @@ def fp8_cases() -> Iterator[CompileCase]:
                 "out_ptr": "*bf16" if parts == 1 else "*fp32", "rows": "i32",
             }  # fmt: skip
             yield packed_launch(rows, groups, n, k, True, x8).case(f"{name}, {rows} rows", types)
+            native = types | {"x_ptr": "*u8", "xs_ptr": "*u8"}
+            chip = {"archs": ("sm_100",), "slow": name not in ("wq_b", "wo_b")}
+            yield packed_launch(rows, groups, n, k, False, True, True).case(
+                f"{name}, {rows} rows, native", native, **chip
+            )
         yield many_launch(MANY, groups, n, dealt(k), part, False).case(name, _wide("*bf16"), slow=True)
         if parts > 1:
             yield add_launch(1, n, parts, False).case(name, _sums("*bf16"))

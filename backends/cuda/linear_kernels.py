@@ -11,6 +11,7 @@ import triton.language as tl
 
 from .jit import jit
 from .portable import bf16_to_f32, dot, round_bf16, to_bf16
+from .portable_scaled import dot_scaled
 from .portable_weights import fp4_order, fp4_words, fp8_bytes, fp8_words
 
 GROUP: tl.constexpr = tl.constexpr(32)
@@ -97,15 +98,24 @@ def unpack_fp8(
 @jit
 def packed_product(
     x_at, xs_at, w_at, ws_at, begin, end,
-    K: tl.constexpr, FP4: tl.constexpr, CLEAN: tl.constexpr, X8: tl.constexpr,
+    K: tl.constexpr, FP4: tl.constexpr, CLEAN: tl.constexpr, X8: tl.constexpr, NATIVE: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """fp32 [BLOCK_N, BLOCK_T]: sums over channels begin .. end - 1 of packed weights and rows of x, in FP8 if X8.
 
+    NATIVE gives codes and scales to the matrix unit as they are; else both become bf16.
     x_at, xs_at, w_at, ws_at: pointers to the beginnings of rows of x and their scales, of weights and their scales.
     """
     WIDTH: tl.constexpr = K if X8 else (K + DEAL - 1) // DEAL * DEAL
     acc = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
+    if NATIVE:
+        CODES: tl.constexpr = 2 if FP4 else 1
+        for first in range(begin, end, BLOCK_K):
+            w = load_tile(w_at, first // CODES, K // CODES, BLOCK_K // CODES)
+            x = load_tile(x_at, first, K, BLOCK_K)
+            w_scale = load_scales(ws_at, first, K, BLOCK_K)
+            acc = dot_scaled(w, w_scale, x, load_scales(xs_at, first, K, BLOCK_K), acc, FP4)
+        return acc
     # Scales are too narrow for the copies that run ahead, so they are asked for a step before they are wanted.
     scale = load_scales(ws_at, begin, K, BLOCK_K)
     x_scale = load_scales(xs_at, begin, K, BLOCK_K) if X8 else 0
@@ -127,7 +137,7 @@ def packed_product(
 def packed_linear(
     x_ptr, xs_ptr, w_ptr, ws_ptr, out_ptr, rows,
     G: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PART: tl.constexpr, CLEAN: tl.constexpr, X8: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
+    NATIVE: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """A tile of y [rows, G, N] in bf16, or of the parts [parts, rows, G, N] in fp32, for FP8 weights [G, N, K].
 
@@ -146,7 +156,7 @@ def packed_linear(
     acc = packed_product(
         x_ptr + line * WIDTH, xs_ptr + line * (K // GROUP) if X8 else x_ptr,
         w_ptr + (group.to(tl.int64) * N + n) * K, ws_ptr + (group * blocks + n // GROUP) * (K // GROUP),
-        part * PART, tl.minimum(part * PART + PART, K), K, False, CLEAN, X8, BLOCK_N, BLOCK_T, BLOCK_K,
+        part * PART, tl.minimum(part * PART + PART, K), K, False, CLEAN, X8, NATIVE, BLOCK_N, BLOCK_T, BLOCK_K,
     )  # fmt: skip
     keep = (output < N)[:, None] & (row < rows)[None, :]
     line = (part.to(tl.int64) * rows + row) * G + group

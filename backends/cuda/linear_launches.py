@@ -66,12 +66,12 @@ def _row_tile(rows: int) -> int:
     return 16 if rows <= 16 else 32 if rows <= 32 else 64 if rows <= 64 else 128
 
 
-def packed_launch(rows: int, groups: int, n: int, k: int, clean: bool, x8: bool) -> Launch:
-    """FP8 weights that are unpacked on the way."""
+def packed_launch(rows: int, groups: int, n: int, k: int, clean: bool, x8: bool, native: bool = False) -> Launch:
+    """FP8 weights that are unpacked on the way, or with `native` by the matrix unit itself, as rows in FP8 are."""
     part, tile = part_of(groups * n, k), _row_tile(rows)
-    outputs = 64 if tile == 16 else 128
+    outputs = 64 if tile == 16 and not native else 128
     grid = groups * -(-n // outputs), -(-rows // tile), -(-k // part)
-    constants = {"G": groups, "N": n, "K": k, "PART": part, "CLEAN": clean, "X8": x8,
+    constants = {"G": groups, "N": n, "K": k, "PART": part, "CLEAN": clean, "X8": x8, "NATIVE": native,
                  "BLOCK_N": outputs, "BLOCK_T": tile, "BLOCK_K": 128}  # fmt: skip
     return Launch(device.packed_linear, grid, constants, 8 if tile >= 64 else 4, 4 if tile <= 32 else 3)
 

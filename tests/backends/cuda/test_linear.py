@@ -12,6 +12,7 @@ pytest.importorskip("triton")
 import numpy as np
 
 from cuda_calls import DEVICE, PLAIN, SPOILT, STRIDED, assert_kept, every_call, run, sample
+from deepinfer.backends.cuda import linear
 from deepinfer.backends.cuda import linear_launches as launches
 from deepinfer.ops.layer_samples import activations, fp8_codes, normal, scales
 from deepinfer.ops.spec import SPECS
@@ -116,6 +117,18 @@ def test_groups_have_the_bits_of_their_rows_in_every_way() -> None:
     for rows in ROWS[:-1]:
         (some,) = run("linear_fp8_grouped", xq[-rows:], xs[-rows:], handle)
         assert torch.equal(bits(some), bits(many[-rows:])), rows
+
+
+@pytest.mark.skipif(DEVICE.type != "cpu", reason="needs a matrix unit with block scales")
+@pytest.mark.parametrize(
+    ("op", "label"),
+    [("linear_fp8", "37 rows"), ("linear_fp8", "NaN row"), ("linear_fp8", "tails"), ("linear_fp8_grouped", "16 rows")],
+)
+def test_native_kernels_by_their_formulas(op: str, label: str) -> None:
+    """Beside the other kernels, whose sums take the channels in another order."""
+    args = sample(op, label).args
+    native = linear.linear_fp8_native if op == "linear_fp8" else linear.linear_fp8_grouped_native
+    torch.testing.assert_close(native(*args, None), run(op, *args)[0], rtol=2.0**-7, atol=1e-5, equal_nan=True)
 
 
 # ---- on a GPU -------------------------------------------------------------------------------------------------------
