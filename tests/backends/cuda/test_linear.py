@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ pytest.importorskip("triton")
 
 import numpy as np
 
+import cuda_children
 from cuda_calls import DEVICE, PLAIN, SPOILT, STRIDED, assert_kept, every_call, run, sample
 from deepinfer.backends.cuda import linear
 from deepinfer.backends.cuda import linear_launches as launches
@@ -129,6 +131,14 @@ def test_native_kernels_by_their_formulas(op: str, label: str) -> None:
     args = sample(op, label).args
     native = linear.linear_fp8_native if op == "linear_fp8" else linear.linear_fp8_grouped_native
     torch.testing.assert_close(native(*args, None), run(op, *args)[0], rtol=2.0**-7, atol=1e-5, equal_nan=True)
+
+
+def test_native_kernels_compile_to_block_scaled_products(tmp_path: Path) -> None:
+    found = cuda_children.run(Path(cuda_children.SUPPORT) / "cuda_native.py", cache=tmp_path)
+    assert len(found) == 3
+    for label, kinds in found.items():
+        assert kinds, label
+        assert all("kind::mxf8f6f4" in kind and "block_scale" in kind for kind in kinds), (label, kinds)
 
 
 # ---- on a GPU -------------------------------------------------------------------------------------------------------
