@@ -8,7 +8,6 @@ import torch
 pytest.importorskip("triton")
 
 from cuda_calls import DEVICE, STRIDED, assert_kept, every_call, on_cuda, run, sample
-from deepinfer.backends.cuda import moves
 from deepinfer.ops.spec import SPECS
 
 OPS = ("copy_slots", "ring_move", "load_records")
@@ -34,7 +33,7 @@ def test_odd_addresses(op: str) -> None:
 
 
 def test_slots_of_several_chunks_and_a_tail() -> None:
-    pool = torch.randint(0, 256, (5, 2 * moves.CHUNK + 77), dtype=torch.uint8)
+    pool = torch.randint(0, 256, (5, 2 * 8192 + 77), dtype=torch.uint8)
     assert_kept("copy_slots", (pool, ints((0, 3), (-1, 4), (7, -1))))
 
 
