@@ -84,6 +84,8 @@ class RequestView:
             others but decodes, with these drafts, once they have been made again.
         reclaimed: of a request that waits: pages that it would share and that count as free until it does.
         cut: position at which a step ends that passes it; 0 is none.
+        kept: of a request that runs: pages that stay taken when it and all behind it give way, since those before it
+            share them. Only said where the step might be short of pages.
 
     Of a request that waits, `computed` and `pages` are what the prefix cache holds of it.
     """
@@ -96,6 +98,7 @@ class RequestView:
     redraft: bool = False
     reclaimed: int = 0
     cut: int = 0
+    kept: int = 0
 
     @property
     def prefill(self) -> int:
@@ -263,11 +266,11 @@ def _decode(state: Snapshot, limits: Limits, plan: StepPlan) -> tuple[list[Reque
         while need > free_pages and len(running) > index:
             victim = running.pop()
             plan.preempted.append(victim.key)
-            free_pages += victim.pages
+            free_pages += victim.pages - victim.kept
         if need > free_pages:
             running.pop()
             plan.preempted.append(view.key)
-            free_pages += view.pages
+            free_pages += view.pages - view.kept
             continue
         free_pages -= need
         plan.items.append(PlanItem(view.key, view.computed, end, need, False))

@@ -75,6 +75,10 @@ class Pool:
     def references(self, index: int) -> int:
         return self._references[index]
 
+    def holders(self, index: int) -> int:
+        """Owners that would not give the id up for others."""
+        return self._references[index] - (index in self._marked)
+
     def _take(self, count: int) -> list[int]:
         if count < 0 or count > len(self._free):
             raise PoolError(f"{self.name}: asked for {count} of {len(self._free)} free ids")

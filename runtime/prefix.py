@@ -192,9 +192,12 @@ class PrefixCache:
             sources: those of all requests of this step; only who goes on from one of them may have its slot.
 
         Returns:
-            None where every slot left is one that another request of this step goes on from.
+            None where every slot left is one that another request of this step goes on from, or where another one has
+            taken over the slot that the request would go on from.
         """
-        wanted = None if source is None else self._states[source]
+        wanted = None if source is None else self._states.get(source)
+        if source is not None and wanted is None:
+            return None
         if not self._slots.free:
             spare = next((name for name in self._states if name not in sources), None)
             if spare is not None:

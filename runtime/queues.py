@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from .cost import Cost
-from .planner import RequestView, Snapshot
+from .planner import RequestView, Snapshot, pages_for
 from .pool import Pool
 from .prefix import PrefixCache, PrefixSettings
 from .request import Request
@@ -59,7 +60,7 @@ class Queues:
             cost: of steps, as far as it is known.
         """
         keys = {request.key for request in trial}
-        running = [request.view() for request in self.running if not keys or request.key in keys]
+        running = self._running_views([request for request in self.running if not keys or request.key in keys])
         # More cannot be admitted, so a queue of many thousands costs a step nothing. The next is told what it lacks.
         most = min(self.max_requests - len(running), self.cache.free_slots)
         waiting = [request for request in self.waiting if request.key in keys] if keys else None
@@ -72,6 +73,21 @@ class Queues:
             free_slots=self.cache.free_slots,
             cost=cost,
         )
+
+    def _running_views(self, running: Sequence[Request]) -> list[RequestView]:
+        """The running requests; where pages may be short, with those that preempting them would not make free."""
+        views = [request.view() for request in running]
+        need = sum(max(0, pages_for(view.length + view.drafts, self._page_tokens) - view.pages) for view in views)
+        if need <= self.cache.free_pages:
+            return views
+        seen: Counter[int] = Counter()
+        for place in reversed(range(len(views))):  # the order in which they give way
+            lease = running[place].pages
+            shared = [] if lease is None else [page for page in lease.ids if self.pages.holders(page) > 1]
+            seen.update(shared)
+            kept = sum(seen[page] < self.pages.holders(page) for page in shared)
+            views[place] = replace(views[place], kept=kept)
+        return views
 
     def _waiting_view(self, request: Request) -> RequestView:
         """A request as it would begin: behind what the prefix cache has of it."""

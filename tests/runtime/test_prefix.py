@@ -165,6 +165,34 @@ def test_a_pool_full_of_what_is_kept_still_serves_the_longest_request() -> None:
     assert engine._queues.pages.used == engine._queues.slots.used == 0
 
 
+def test_who_gives_way_frees_no_page_that_others_share() -> None:
+    """Four requests share seven pages and cross page borders in the same steps, with nothing free."""
+    engine = build(num_pages=16, max_requests=4)
+    ask(engine, "first", text(0, 29), max_tokens=1)
+    params = SamplingParams(**FREE, max_tokens=30)
+    for key in range(4):
+        engine.add_request(None, key, params, text(0, 29))
+    found = drain(engine)
+    assert engine.stats.preemptions > 0 and engine.stats.cached_tokens == 4 * 28
+    assert {str(bits(found[(key, 0)])) for key in range(4)} == {str(bits(alone(text(0, 29), params)))}
+
+
+def test_two_that_go_on_from_a_state_whose_slot_a_third_one_has_to_take() -> None:
+    """Every slot holds a state: the first takes an unused one, the second that of its beginning; the third loses it."""
+    engine = build(num_slots=3, max_requests=3)
+    for family in range(3):
+        ask(engine, family, text(family, 13), max_tokens=1)
+    assert engine._queues.slots.free == 0
+    params = SamplingParams(**FREE, max_tokens=2)
+    for key, family in enumerate([0, 1, 1]):
+        engine.add_request(None, key, params, text(family, 13))
+    outputs = engine.step()
+    assert [output.request_id for output in outputs] == [0, 1]
+    outputs += [output for found in drain(engine).values() for output in found]
+    for key, family in enumerate([0, 1, 1]):
+        assert bits([one for one in outputs if one.request_id == key]) == bits(alone(text(family, 13), params))
+
+
 def test_a_preempted_request_goes_on_from_what_is_left_of_it() -> None:
     rows = []
     for prefix in (None, PREFIX):
