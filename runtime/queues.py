@@ -118,11 +118,11 @@ class Queues:
         request.release()
         for image in request.images:
             image.let_go(request.key)
-        self.service.leave(request.params.tenant)
         if request in self.running:
             self.running.remove(request)
         else:
             self.waiting.remove(request)
+        self.service.leave(request.params.tenant)
 
     def check_conservation(self) -> None:
         """Free + owned = total in both pools, by the leases of the samples. Raises PoolError."""

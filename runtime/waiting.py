@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from itertools import count
 
 from .request import Request
 
@@ -18,31 +19,53 @@ AGEING = 10.0
 
 Lane = tuple[int, str | None]
 """Priority and tenant."""
+Head = tuple[int, int, int, int, list[Request]]
+"""The next of a lane: minus its level, rows of its tenant, its number; its place in the lane, and the lane."""
 
 
 class Service:
     """Rows that tenants have been given. Only differences matter.
 
-    Who comes back after a pause begins with what the least served of the others has: pauses save nothing up.
+    A tenant for whom nothing waits is in no competition. When something does again, it begins with what the least
+    served of those who wait has, or had when the last one began: neither pauses nor small needs save anything up. When
+    nobody has a request any more, all are even.
     """
 
     def __init__(self) -> None:
         self._rows: dict[str | None, int] = {}
         self._unfinished: dict[str | None, int] = {}
+        self._waiting: dict[str | None, int] = {}
+        self._last = 0
+        # Those who wait, the least served first, with the rows that they had when they were put here.
+        self._order: list[tuple[int, int, str | None]] = []
+        self._ordered: set[str | None] = set()
+        self._serial = count()
+        self._sweep = 64
 
     def __getitem__(self, tenant: str | None) -> int:
         return self._rows.get(tenant, 0)
 
     def join(self, tenant: str | None) -> None:
         """A request of the tenant has come."""
-        if tenant not in self._unfinished:
-            least = min((self._rows[one] for one in self._unfinished), default=0)
-            self._rows[tenant] = max(least, self[tenant])
-            self._unfinished[tenant] = 0
-            # Whoever is away and would begin with that anyway needs no entry.
-            for one in [one for one, rows in self._rows.items() if rows <= least and one not in self._unfinished]:
-                del self._rows[one]
-        self._unfinished[tenant] += 1
+        self._unfinished[tenant] = self._unfinished.get(tenant, 0) + 1
+
+    def wait(self, tenant: str | None) -> None:
+        """A request of the tenant begins to wait."""
+        if tenant not in self._waiting:
+            self._rows[tenant] = max(self[tenant], self._least())
+            self._waiting[tenant] = 0
+            if tenant not in self._ordered:
+                self._ordered.add(tenant)
+                heapq.heappush(self._order, (self._rows[tenant], next(self._serial), tenant))
+        self._waiting[tenant] += 1
+
+    def begin(self, tenant: str | None) -> None:
+        """A request of the tenant waits no longer."""
+        self._waiting[tenant] -= 1
+        if not self._waiting[tenant]:
+            del self._waiting[tenant]
+            if not self._waiting:
+                self._last = max(self._last, self[tenant])
 
     def charge(self, tenant: str | None, rows: int) -> None:
         """Rows of a step."""
@@ -51,8 +74,28 @@ class Service:
     def leave(self, tenant: str | None) -> None:
         """A request of the tenant has ended."""
         self._unfinished[tenant] -= 1
-        if not self._unfinished[tenant]:
-            del self._unfinished[tenant]
+        if self._unfinished[tenant]:
+            return
+        del self._unfinished[tenant]
+        if not self._unfinished:
+            self._rows, self._order, self._ordered, self._last = {}, [], set(), 0
+        elif len(self._rows) >= self._sweep:  # whoever is away and would begin with that anyway needs no entry
+            least = self._least()
+            kept = {one: rows for one, rows in self._rows.items() if rows > least or one in self._unfinished}
+            self._rows, self._sweep = kept, 2 * len(kept) + 64
+
+    def _least(self) -> int:
+        """What the least served of those who wait has."""
+        while self._order:
+            rows, serial, tenant = self._order[0]
+            if tenant not in self._waiting:
+                heapq.heappop(self._order)
+                self._ordered.remove(tenant)
+            elif rows != self._rows[tenant]:
+                heapq.heapreplace(self._order, (self._rows[tenant], serial, tenant))
+            else:
+                return rows
+        return self._last
 
 
 class Waiting:
@@ -61,9 +104,10 @@ class Waiting:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._lanes: dict[Lane, list[Request]] = {}
+        self._by_key: dict[int, Request] = {}
 
     def __len__(self) -> int:
-        return sum(len(lane) for lane in self._lanes.values())
+        return len(self._by_key)
 
     def __bool__(self) -> bool:
         return bool(self._lanes)
@@ -84,6 +128,8 @@ class Waiting:
             lane.insert(bisect_left(lane, request.key, key=_key), request)
         else:
             lane.append(request)
+        self._by_key[request.key] = request
+        self._service.wait(request.params.tenant)
 
     def remove(self, request: Request) -> None:
         """Raises ValueError if it does not wait."""
@@ -95,47 +141,46 @@ class Waiting:
         del lane[place]
         if not lane:
             del self._lanes[name]
+        del self._by_key[request.key]
+        self._service.begin(request.params.tenant)
 
     def find(self, key: int) -> Request:
         """The request with this number. Raises KeyError if it does not wait."""
-        for lane in self._lanes.values():
-            place = bisect_left(lane, key, key=_key)
-            if place < len(lane) and lane[place].key == key:
-                return lane[place]
-        raise KeyError(key)
+        return self._by_key[key]
 
-    def first(self, count: int, now: float) -> list[Request]:
-        """The next `count` requests, in the order in which they may begin.
+    def first(self, most: int, now: float) -> list[Request]:
+        """The next `most` requests, in the order in which they may begin.
 
         Args:
             now: seconds of the clock of `Request.arrival_time`.
         """
         chosen: list[Request] = []
-        if count < 1 or not self._lanes:
+        if most < 1 or not self._lanes:
             return chosen
         top = max(priority for priority, _ in self._lanes)
         extra: dict[str | None, int] = {}
 
-        def entry(lane: list[Request], place: int) -> tuple[int, int, int, int, list[Request]]:
-            request = lane[place]
-            tenant = request.params.tenant
-            served = self._service[tenant] + extra.get(tenant, 0)
-            return -_level(request, top, now), served, request.key, place, lane
+        low = min(priority for priority, _ in self._lanes)
 
-        heads = [entry(lane, 0) for lane in self._lanes.values()]
+        def entry(lane: list[Request], place: int, tenant: str | None) -> Head:
+            request = lane[place]
+            level = top if low == top else _level(request, top, now)
+            return -level, self._service[tenant] + extra.get(tenant, 0), request.key, place, lane
+
+        heads = [entry(lane, 0, tenant) for (_, tenant), lane in self._lanes.items()]
         heapq.heapify(heads)
-        while heads and len(chosen) < count:
+        while heads and len(chosen) < most:
             level, served, _, place, lane = heapq.heappop(heads)
-            current = entry(lane, place)
+            tenant = lane[place].params.tenant
+            current = entry(lane, place, tenant)
             if served != current[1]:  # another lane of the tenant has had a turn since
                 heapq.heappush(heads, current)
                 continue
             request = lane[place]
             chosen.append(request)
-            tenant = request.params.tenant
             extra[tenant] = extra.get(tenant, 0) + request.length  # what it is about to be given
             if place + 1 < len(lane):
-                heapq.heappush(heads, entry(lane, place + 1))
+                heapq.heappush(heads, entry(lane, place + 1, tenant))
         return chosen
 
 

@@ -88,21 +88,72 @@ def test_tenants_get_even_shares_however_many_requests_they_bring() -> None:
     assert ended[:1] == [2] and ended[1:7] == [6, 3, 7, 4, 8, 5]
 
 
+def come(service: Service, *tenants: str) -> None:
+    for tenant in tenants:
+        service.join(tenant)
+        service.wait(tenant)
+
+
 def test_a_pause_saves_nothing_up() -> None:
     service = Service()
-    service.join("a")
+    come(service, "a", "a")
+    service.begin("a")
     service.charge("a", 1000)
-    service.join("b")
+    come(service, "b")
     assert service["b"] == 1000
+    service.begin("b")
     service.charge("b", 10)
     service.leave("b")
     service.charge("a", 5)
-    service.join("b")
-    assert service["b"] == 1010  # nor is what it was ahead forgotten
+    come(service, "b")
+    assert service["b"] == 1010, "nor is what it was ahead forgotten"
+    service.begin("b")
     service.leave("b")
     service.charge("a", 500)
-    service.join("c")
-    assert service._rows.keys() == {"a", "c"}, "whoever is away and behind takes no memory"
+    service.begin("a")
+    come(service, "c")
+    assert service["c"] == 1505, "nobody waits: what the last one had that did"
+
+
+def test_who_takes_little_for_long_saves_nothing_up_either() -> None:
+    """Nor does it for others: whoever comes begins beside those who wait, so a stream of newcomers holds up nobody."""
+    service = Service()
+    come(service, "slow", "many", "many")
+    service.begin("slow")
+    service.begin("many")
+    service.charge("slow", 10)
+    service.charge("many", 1000)
+    come(service, "new", "slow")
+    assert service["new"] == service["slow"] == service["many"] == 1000
+    engine = build_engine(max_requests=3, num_slots=3, max_tokens=6)
+    engine.add_request(None, "slow", SamplingParams(**FREE, max_tokens=60, tenant="slow"), [5])
+    for key in range(8):
+        engine.add_request(None, key, SamplingParams(**FREE, max_tokens=4, tenant="many"), [5, 6])
+    ended: list[Any] = []
+    for step in range(40):
+        if step >= 12 and step % 2 == 0:  # as many as there is room for
+            engine.add_request(None, f"new {step}", SamplingParams(**FREE, max_tokens=4, tenant=f"new {step}"), [5, 6])
+        ended += [output.request_id for output in engine.step() if output.finished]
+    assert set(range(8)) < set(ended), "newcomers took every turn"
+
+
+def test_when_nobody_is_left_all_are_even_and_take_no_memory() -> None:
+    service = Service()
+    come(service, "a")
+    service.begin("a")
+    service.charge("a", 10**9)
+    service.leave("a")
+    come(service, "b", "a")
+    assert service["a"] == service["b"] == 0 and service._rows.keys() == {"a", "b"}
+    for key in range(1000):  # while somebody is there, those who left and are behind go in time
+        name = f"t{key}"
+        come(service, name)
+        service.begin(name)
+        service.charge(name, 1)
+        service.charge("a", 2)
+        service.charge("b", 2)
+        service.leave(name)
+    assert len(service._rows) < 200 and len(service._order) <= 1003 and len(service._waiting) == 2
 
 
 def test_higher_priorities_begin_first_and_give_way_last() -> None:
