@@ -236,6 +236,7 @@ class LLMEngine:
             if copies:
                 self.executor.copy_states(copies)
             results = self.executor.run(work)
+            seconds = time.monotonic() - began
         except BaseException as error:
             with self._lock:
                 self._roll_back(work)
@@ -244,9 +245,9 @@ class LLMEngine:
             failure = error
         with self._lock:
             if failure is None:
-                if self._costs is not None:
-                    self._costs.add([(item.start, item.end) for item in work], time.monotonic() - began)
                 self._land()
+                if self._costs is not None:
+                    self._costs.add([(item.start, item.end) for item in work], seconds)
                 self._commit(work, results)
                 self.stats.steps += 1
                 self._progress.after_step(self.stats, self._queues)
@@ -418,9 +419,12 @@ class LLMEngine:
             request = item.request
             self._queues.service.charge(request.params.tenant, item.end - item.start)
             request.computed = item.known_end + result.accepted  # rows of rejected drafts are as if never computed
-            request.written = item.end
+            request.written = max(request.written, item.end)  # an earlier step may have had more drafts
             self.stats.prompt_tokens += max(0, min(item.end, request.prompt_len) - item.start)
             if request.aborted:
+                if not all(drawn.valid for drawn in result.tokens):
+                    self._queues.cache.forget(request)
+                    request.release()  # so that nothing of it is kept when it ends
                 continue
             request.prompt_logprobs += result.prompt_logprobs
             try:
@@ -444,8 +448,15 @@ class LLMEngine:
         else:
             return
         copy = cache.copy_slot(request, border)
-        if copy is not None:
+        if copy is None:
+            return
+        try:
             self.executor.copy_states([copy])
+        except BaseException as error:
+            cache.clear()  # the copy is none
+            if not isinstance(error, Exception):
+                raise
+            log.exception("a state could not be copied for the prefix cache, which is emptied")
 
     def _say(self, item: Work, result: Result) -> None:
         """Append the tokens of a step up to an end among them."""

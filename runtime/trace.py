@@ -9,8 +9,10 @@ trailing defaults left out), `free_pages`, `free_slots`, `items` ([key, start, e
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,6 +20,8 @@ from typing import Any, TextIO
 from ..hal.errors import DeepInferError, InvalidArgumentError
 from .cost import Cost
 from .planner import Held, Limits, PlanItem, RequestView, Snapshot, StepPlan, plan_step
+
+log = logging.getLogger(__name__)
 
 FORMAT = "deepinfer-trace"
 VERSION = 1
@@ -33,7 +37,9 @@ class TraceError(DeepInferError):
 
 
 class TraceWriter:
-    """Writes the steps of one engine, a line each, as they are planned.
+    """Writes the steps of one engine, a line each, as they are planned; each line is handed over at once.
+
+    A file that can no longer be written (a full disk) ends the trace, not the engine: that is logged, once.
 
     Args:
         path: of the file; one that exists is written anew.
@@ -45,7 +51,7 @@ class TraceWriter:
 
     def __init__(self, path: str | Path, limits: Limits) -> None:
         try:
-            self._file: TextIO = open(path, "w", encoding="utf-8")
+            self._file: TextIO | None = open(path, "w", encoding="utf-8", buffering=1)
         except OSError as error:
             raise InvalidArgumentError("trace", str(path), f"a file that can be written ({error.strerror})") from None
         self._begin: float | None = None
@@ -71,10 +77,19 @@ class TraceWriter:
 
     def close(self) -> None:
         """Calling it again does nothing."""
-        self._file.close()
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):
+                file.close()
 
     def _write(self, record: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(record, separators=(",", ":")) + "\n")
+        if self._file is None:
+            return
+        try:
+            self._file.write(json.dumps(record, separators=(",", ":")) + "\n")
+        except OSError:
+            log.exception("the trace ends here, for it cannot be written")
+            self.close()
 
 
 @dataclass(frozen=True)
@@ -116,6 +131,8 @@ def read_trace(path: str | Path) -> Trace:
         limits = Limits(**head["limits"])
     except (KeyError, TypeError, ValueError) as error:
         raise TraceError(path, 1, f"no limits of a step: {error}") from None
+    if limits.page_tokens < 1:
+        raise TraceError(path, 1, f"no limits of a step: pages of {limits.page_tokens} tokens")
     if lines[-1]:
         raise TraceError(path, len(lines), "the last line is cut off")
     return Trace(path, limits, tuple(_steps(path, lines[1:-1])))
@@ -125,11 +142,12 @@ def _steps(path: Path, lines: list[str]) -> Iterator[TracedStep]:
     for number, line in enumerate(lines, 2):
         record = _json(path, number, line)
         try:
+            free_pages, free_slots = _counts(record["free_pages"], record["free_slots"])
             state = Snapshot(
                 [_view(packed) for packed in record["running"]],
                 [_view(packed) for packed in record["waiting"]],
-                record["free_pages"],
-                record["free_slots"],
+                free_pages,
+                free_slots,
                 None if record["cost"] is None else Cost(*record["cost"]),
             )
             items = [PlanItem(*item) for item in record["items"]]
@@ -154,9 +172,13 @@ def _packed(view: RequestView) -> list[Any]:
 
 
 def _view(packed: list[Any]) -> RequestView:
-    if not all(isinstance(value, int) for value in packed):
-        raise TypeError(f"a request is {packed!r}")
-    return RequestView(*packed)
+    return RequestView(*_counts(*packed))
+
+
+def _counts(*values: Any) -> tuple[Any, ...]:
+    if not all(isinstance(value, int) for value in values):
+        raise TypeError(f"not all of {values!r} are whole numbers")
+    return values
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import random
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -227,6 +228,31 @@ def test_a_request_whose_logits_are_not_numbers_leaves_nothing_behind() -> None:
     assert ask(engine, 1, text(0, 12))[-1].finish_reason == "error"
     executor.bad_first_token = -1
     assert ask(engine, 2, text(0, 12))[0].cached_tokens == 0
+
+
+def test_nor_does_one_that_is_aborted_in_that_step() -> None:
+    executor = Faulty(97, 64, 8, PAGE, slack=PREFIX.slack)
+    engine = build(executor=executor)
+    executor.bad_first_token = text(0, 1)[0]
+    engine.add_request(None, 0, SamplingParams(**FREE), text(0, 13))
+    executor.fault = lambda work: engine.abort_request(0) and None
+    drain(engine)
+    executor.bad_first_token, executor.fault = -1, None
+    assert ask(engine, 1, text(0, 13))[0].cached_tokens == 0
+
+
+def test_a_state_that_could_not_be_copied_is_nobodys_beginning() -> None:
+    engine = build()
+    copy, engine.executor.copy_states = engine.executor.copy_states, Mock(side_effect=RuntimeError("no memory"))
+    params = SamplingParams(**FREE, max_tokens=6)
+    for key in range(2):  # in one step: the second is committed behind the fault
+        engine.add_request(None, key, params, text(key, 6))
+    found = drain(engine)
+    assert engine.executor.copy_states.called
+    engine.executor.copy_states = copy
+    for key in range(2):
+        again = ask(engine, 2 + key, text(key, 6), max_tokens=6)
+        assert bits(found[(key, 0)]) == bits(again) == bits(alone(text(key, 6), params))
 
 
 def test_an_aborted_request_leaves_what_it_computed() -> None:

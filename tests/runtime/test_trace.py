@@ -14,7 +14,7 @@ from deepinfer.hal.errors import InvalidArgumentError
 from deepinfer.runtime.params import SamplingParams
 from deepinfer.runtime.prefix import PrefixSettings
 from deepinfer.runtime.trace import TraceError, read_trace, replay
-from engines import FREE, build_engine, drain
+from engines import FREE, alone, bits, build_engine, drain
 
 
 def record(path: Path) -> Any:
@@ -84,6 +84,8 @@ def test_a_planner_that_decides_otherwise_is_found(tmp_path: Path) -> None:
         (lambda t: t[:-9], 0, "the last line is cut off"),
         (lambda t: t.replace('"free_pages"', '"free"', 1), 2, "not a step: KeyError"),
         (lambda t: t.replace('"waiting":[[', '"waiting":[["x",', 1), 2, "not a step: TypeError"),
+        (lambda t: t.replace('"free_pages":', '"free_pages":"x","free":', 1), 2, "not a step: TypeError"),
+        (lambda t: t.replace('"page_tokens":4', '"page_tokens":0', 1), 1, "no limits of a step"),
     ],
 )
 def test_damage_is_named_by_its_line(tmp_path: Path, damage: Any, line: int, what: str) -> None:
@@ -95,6 +97,25 @@ def test_damage_is_named_by_its_line(tmp_path: Path, damage: Any, line: int, wha
         read_trace(path)
     assert caught.value.line == (line or len(text.split("\n")))
     assert run(str(path)).exit_code == 2
+
+
+def test_what_was_planned_is_in_the_file_before_the_step_runs(tmp_path: Path) -> None:
+    """A trace is wanted most of a run that did not end."""
+    engine = build_engine(trace=str(tmp_path / "trace"))
+    engine.add_request(None, 0, SamplingParams(**FREE, max_tokens=4), [5, 6])
+    for steps in range(1, 4):
+        engine.step()
+        assert len(read_trace(tmp_path / "trace").steps) == steps
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
+def test_a_full_disk_ends_the_trace_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    engine = build_engine(trace="/dev/full")
+    params = SamplingParams(**FREE, max_tokens=4)
+    engine.add_request(None, 0, params, [5, 6])
+    assert bits(drain(engine)[(0, 0)]) == bits(alone([5, 6], params))
+    engine.close()
+    assert [record.getMessage() for record in caplog.records] == ["the trace ends here, for it cannot be written"]
 
 
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:
