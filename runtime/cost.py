@@ -103,8 +103,10 @@ class CostFit:
 
     def _fit(self) -> Cost:
         x = np.array([features for features, _ in self._steps])
-        y = np.array([seconds for _, seconds in self._steps])
-        coefficients = non_negative_least_squares(x, y)
+        y = np.maximum([seconds for _, seconds in self._steps], 1e-9)
+        # By relative error: a step that took a hundred times as long as it should, for whatever reason, weighs as much
+        # as any other.
+        coefficients = non_negative_least_squares(x / y[:, None], np.ones_like(y))
         predicted = x @ coefficients
         factor = float(np.quantile(y / np.maximum(predicted, 1e-12), QUANTILE))
         base, row, key, far = (float(c) * max(1.0, factor) for c in coefficients)

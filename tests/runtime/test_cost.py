@@ -68,6 +68,28 @@ def test_noise_is_covered_and_old_steps_are_forgotten() -> None:
     assert np.mean(np.array(ratio) <= 1) == pytest.approx(0.9, abs=0.03) and max(ratio) < 1.4
 
 
+@pytest.mark.parametrize("pauses", [{0: 30.0}, {40: 1.0}, {40: 1.0, 60: 2.0, 80: 0.5}])
+def test_a_step_that_a_pause_fell_into_changes_little(pauses: dict[int, float]) -> None:
+    """The first step of a process, or one beside a collection of garbage: prompts must not be cut for long after."""
+    rng = np.random.default_rng(2)
+    fit, rows = CostFit(TRUE.near), []
+    for step in range(120):
+        decoding = [(c, c + 1) for c in rng.integers(100, 3000, size=16).tolist()]
+        left = 20e-3 - (0.0 if fit.cost is None else fit.cost.of(step_features(decoding, TRUE.near)))
+        rows.append(4096 if fit.cost is None else max(128, fit.cost.rows_within(left, 0, 4096)))
+        spans = decoding if step % 4 == 3 else [*decoding, (0, rows[-1])]
+        took = TRUE.of(step_features(spans, TRUE.near)) * float(rng.uniform(0.97, 1.03))
+        fit.add(spans, took + pauses.get(step, 0.0))
+    assert rows[-1] == pytest.approx(790, rel=0.05)
+
+
+def test_steps_of_no_time_can_be_fitted() -> None:
+    fit = CostFit(TRUE.near)
+    for _ in range(LEAST):
+        fit.add([(0, 5)], 0.0)
+    assert fit.cost is not None and fit.cost.rows_within(1e-3, 0, 4096) == 4096
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**31))
 def test_coefficients_are_the_best_that_are_not_negative(seed: int) -> None:
