@@ -216,7 +216,9 @@ def _cases() -> list[CompileCase]:
             table_kernel,
             {
                 **dict.fromkeys(("weight_ptr", "scale_ptr", "code_out_ptr", "scale_out_ptr"), "*u8"),
-                "row_ptr": "*i64", "wanted": "i32", "table": "i64",
+                "row_ptr": "*i64",
+                "wanted": "i32",
+                "table": "i64",
             },
             table_sizes(256),
         ),
@@ -224,7 +226,9 @@ def _cases() -> list[CompileCase]:
             gate_kernel,
             {
                 **dict.fromkeys(("x_ptr", "kv_ptr", "q_weight_ptr", "k_weight_ptr", "out_ptr"), "*bf16"),
-                "image_ptr": "*i1", "eps": "fp32", "root": "fp32",
+                "image_ptr": "*i1",
+                "eps": "fp32",
+                "root": "fp32",
             },
             gate,
             num_warps=warps,

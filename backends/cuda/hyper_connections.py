@@ -168,7 +168,10 @@ def _cases() -> list[CompileCase]:
             device.coefficients_kernel,
             {
                 **dict.fromkeys(("sum_ptr", "base_ptr", "scale_ptr", "pre_ptr", "post_ptr", "comb_ptr"), "*fp32"),
-                "rows": "i32", "norm_eps": "fp32", "hc_eps": "fp32", "iterations": "i32",
+                "rows": "i32",
+                "norm_eps": "fp32",
+                "hc_eps": "fp32",
+                "iterations": "i32",
             },
             {"M": m, "STREAMS": 4, "K": product["K"], "PARTS": product["PARTS"], "ROWS": 8},
             num_warps=1,

@@ -44,9 +44,7 @@ def convert(code_ptr, scale_ptr, out_ptr, KIND: tl.constexpr, CLEAN: tl.constexp
     tl.store(out_ptr + at, value)
 
 
-def converted(
-    code: torch.Tensor, scale: torch.Tensor, kind: int, order: list[int], clean: bool
-) -> torch.Tensor:
+def converted(code: torch.Tensor, scale: torch.Tensor, kind: int, order: list[int], clean: bool) -> torch.Tensor:
     """What the kernel gives, in natural order."""
     out = torch.empty((256, 256), dtype=torch.bfloat16, device=DEVICE)
     convert[(4,)](code.to(DEVICE), scale.to(DEVICE), out, KIND=kind, CLEAN=clean)
