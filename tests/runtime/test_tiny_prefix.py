@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,9 @@ from deepinfer import LLM, SamplingParams
 from deepinfer.hal.catalog import load_backend
 from deepinfer.model.hub import resolve_model
 from deepinfer.model.transformer import Model
+from deepinfer.runtime.images import ImageReader
 from deepinfer.runtime.prefix import PrefixSettings
+from engines import drain
 from model_engines import model_engine, say
 
 DRAFTS = 3
@@ -65,6 +68,49 @@ def test_a_shared_beginning_serves_requests_that_turn_off_behind_it(model: Model
     got = [say(cached, [one])[0] for one in asked[:2]] + say(cached, asked[2:])
     assert [told(one) for one in got] == [told(one) for one in want]
     assert [one[0].cached_tokens for one in got] == [0, 0, 128, 128]
+
+
+def picture(seed: int) -> bytes:
+    """A PNG that takes ten tokens."""
+    image = pytest.importorskip("PIL.Image", reason="needs the images extra")
+    pixels = np.random.default_rng(seed).integers(0, 256, (80, 100, 3), dtype=np.uint8)
+    buffer = io.BytesIO()
+    image.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def test_images_are_part_of_what_is_shared(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One image lies in the first page, one across its end, one behind: what goes on inside one encodes it again."""
+    encoded: list[int] = []
+    encode = model.vision.encode
+    monkeypatch.setattr(model.vision, "encode", lambda images: encoded.append(len(images)) or encode(images))
+    slot = model.config.image_token_id
+    ids = [*text(3, 60), slot, *text(4, 53)[1:], slot, *text(5, 20)[1:], slot, 7, 8]  # the second: tokens 122 to 131
+    params = SamplingParams(max_tokens=2, ignore_eos=True, temperature=0.8, seq_seed=5)
+    images = ImageReader(model.config, spelling="image")
+    cached, plain = (build(model, on, DRAFTS, images=images) for on in (True, False))
+
+    def ask(made: Any, *seeds: int) -> list[Any]:
+        made.add_request(None, 0, params, ids, {"image_bytes": [picture(seed) for seed in seeds]})
+        outputs: list[Any] = drain(made)[(0, 0)]
+        return outputs
+
+    found: dict[Any, Any] = {}
+    for seeds, spared, towers in (
+        ((0, 1, 2), 0, 3),
+        ((0, 1, 2), 128, 2),
+        ((0, 1, 9), 128, 2),
+        ((0, 9, 2), 0, 3),
+        ((9, 1, 2), 0, 3),
+        ((0, 1, 2), 128, 2),
+    ):
+        encoded.clear()
+        got = ask(cached, *seeds)
+        assert (got[0].cached_tokens, sum(encoded)) == (spared, towers), seeds
+        if seeds not in found:
+            found[seeds] = told(ask(plain, *seeds))
+        assert told(got) == found[seeds], seeds
+    assert len({str(outputs) for outputs in found.values()}) == 4, "another picture says something else"
 
 
 def test_later_turns_are_spared_and_say_the_same() -> None:
