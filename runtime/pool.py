@@ -159,12 +159,17 @@ class Lease:
         Raises:
             StaleLeaseError: the lease was released, or an id went back to the pool behind its back.
         """
+        return self._part(0, None)
+
+    def _part(self, begin: int, end: int | None) -> list[int]:
+        """Ids begin..end-1, checked; the others are not looked at."""
         if self.released:
             raise StaleLeaseError(f"{self._pool.name}: the lease was released")
-        for index, generation in zip(self._ids, self._generations, strict=True):
+        ids = self._ids[begin:end]
+        for index, generation in zip(ids, self._generations[begin:end], strict=True):
             if self._pool.generation(index) != generation:
                 raise StaleLeaseError(f"{self._pool.name}: id {index} belongs to a later owner")
-        return list(self._ids)
+        return ids
 
     def extend(self, count: int) -> None:
         """Take `count` more ids. Raises PoolError when they are not free, StaleLeaseError after release."""
@@ -178,7 +183,7 @@ class Lease:
         """Become a second owner of ids begin..end-1 of another lease; each id stays until both have released it."""
         if self.released:
             raise StaleLeaseError(f"{self._pool.name}: the lease was released")
-        for index in other.ids[begin:end]:
+        for index in other._part(begin, end):
             self._pool._share(index)
             self._ids.append(index)
             self._generations.append(self._pool.generation(index))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from unittest.mock import patch
 
 import pytest
 
@@ -66,6 +67,19 @@ def test_a_shared_id_stays_until_every_owner_released_it() -> None:
     child.release()
     pool.check([])
     assert pool.free == 4
+
+
+def test_joining_one_id_of_a_long_lease_looks_at_that_one() -> None:
+    """Every page of a prompt is shared with the prefix cache by itself; a million tokens have eight thousand."""
+    pool = Pool("pages", 1000)
+    parent, child = pool.lease(1000), pool.lease()
+    with patch.object(pool, "generation", wraps=pool.generation) as generation:
+        child.join(parent, 700, 701)
+    assert generation.call_count <= 2 and child.ids == [701]
+    pool._drop(701)
+    pool._drop(701)
+    with pytest.raises(StaleLeaseError, match="id 701 belongs to a later owner"):
+        pool.lease().join(parent, 700, 701)
 
 
 def test_conservation_names_what_is_lost() -> None:
