@@ -61,6 +61,8 @@ class Limits:
     least_chunk: int = 128
 
     def __post_init__(self) -> None:
+        if self.page_tokens < 1 or self.least_chunk < 1:
+            raise ValueError(f"pages of {self.page_tokens} tokens, chunks of {self.least_chunk} rows")
         if self.step_seconds is not None and not self.chunked_prefill:
             raise ValueError("a step of given time needs prompts that may be cut")
         if not 1 <= self.max_requests * (1 + self.max_drafts) <= self.max_tokens:

@@ -131,8 +131,6 @@ def read_trace(path: str | Path) -> Trace:
         limits = Limits(**head["limits"])
     except (KeyError, TypeError, ValueError) as error:
         raise TraceError(path, 1, f"no limits of a step: {error}") from None
-    if limits.page_tokens < 1:
-        raise TraceError(path, 1, f"no limits of a step: pages of {limits.page_tokens} tokens")
     if lines[-1]:
         raise TraceError(path, len(lines), "the last line is cut off")
     return Trace(path, limits, tuple(_steps(path, lines[1:-1])))

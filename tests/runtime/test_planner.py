@@ -80,6 +80,12 @@ def test_the_youngest_is_preempted_first_and_nobody_is_admitted_meanwhile() -> N
     assert plan.items == [PlanItem(3, 8, 9, 1, False)]
 
 
+@pytest.mark.parametrize("sizes", [{"page_tokens": 0}, {"page_tokens": 4, "least_chunk": 0}])
+def test_pages_and_chunks_of_nothing_are_refused(sizes: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="pages of"):
+        Limits(max_tokens=8, max_requests=4, **sizes)
+
+
 def test_limits_must_hold_one_row_per_request() -> None:
     with pytest.raises(ValueError, match="5 requests cannot share a step of 4 rows"):
         Limits(max_tokens=4, max_requests=5, page_tokens=4)
