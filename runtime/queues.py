@@ -68,7 +68,7 @@ class Queues:
             waiting = self.waiting.first(max(most, 0) + 1, now)
         return Snapshot(
             running=running,
-            waiting=[self._waiting_view(request) for request in waiting],
+            waiting=self._waiting_views(waiting),
             free_pages=self.cache.free_pages,
             free_slots=self.cache.free_slots,
             cost=cost,
@@ -87,6 +87,18 @@ class Queues:
             seen.update(shared)
             kept = sum(seen[page] < self.pages.holders(page) for page in shared)
             views[place] = replace(views[place], kept=kept)
+        return views
+
+    def _waiting_views(self, waiting: Sequence[Request]) -> list[RequestView]:
+        """The waiting requests, up to the first for whom pages are short: nobody behind it may begin."""
+        views: list[RequestView] = []
+        left = self.cache.free_pages
+        for request in waiting:
+            view = self._waiting_view(request)
+            views.append(view)
+            left -= pages_for(view.length, self._page_tokens) - view.pages + view.reclaimed
+            if left < 0:
+                break
         return views
 
     def _waiting_view(self, request: Request) -> RequestView:

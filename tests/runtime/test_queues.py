@@ -61,6 +61,13 @@ def test_images_are_held_for_whoever_starts_again_and_not_for_who_has_ended(queu
     assert image.embeds is None and not image.waiting
 
 
+def test_nobody_is_looked_at_behind_one_that_does_not_fit() -> None:
+    """What the prefix cache has of a request takes time to find out, at every step that it waits."""
+    queues = Queues(num_pages=2, num_slots=9, max_requests=9, page_tokens=4)
+    queues.add([request(key) for key in range(6)])
+    assert keys(queues.snapshot([], 0.0).waiting) == [0, 1, 2]
+
+
 def test_a_snapshot_holds_what_may_run(queues: Queues) -> None:
     queues.admit(0)
     queues.admit(1)
