@@ -151,10 +151,10 @@ _SCHEDULING = [
         "PREFILL_STORE_EXTRA_STATE",
         boolean(),
         False,
-        "prefix caching",
+        "transfers between engines",
         "Longer window ring on prefill, so that the last 128-aligned window stays available.",
     ),
-    _planned("PREFILL_STORE_EXTRA_SIZE", integer(1), 128, "prefix caching", "Extra ring rows for it."),
+    _planned("PREFILL_STORE_EXTRA_SIZE", integer(1), 128, "transfers between engines", "Extra ring rows for it."),
     _planned(
         "ZERO_OVERHEAD_SCHEDULING",
         boolean(),

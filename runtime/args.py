@@ -31,7 +31,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "ignore_len": ((128 << 20,), "upstream never reads it; use max_model_len"),
     "lookahead_tokens": (
         (0,),
-        "a minimal prefill chunk comes with the cost-based scheduler; chunks fill the step today",
+        "chunks fill the step, or what step_seconds leaves of it, and then the least is 128 rows",
     ),
 }
 
