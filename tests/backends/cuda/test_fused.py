@@ -27,8 +27,8 @@ SLOW = "mixed batch, ratio 1"
         ("odd chunk, ratio 1", STRIDED),
         ("odd chunk, ratio 1, candidate blocks", SPOILT),
         ("odd chunk, ratio 2", PLAIN),
-        pytest.param(f"{SLOW}", PLAIN, marks=pytest.mark.slow),
-        pytest.param(f"{SLOW}, candidate blocks", PLAIN, marks=pytest.mark.slow),
+        pytest.param(f"{SLOW}", PLAIN, marks=pytest.mark.gpu),
+        pytest.param(f"{SLOW}, candidate blocks", PLAIN, marks=pytest.mark.gpu),
     ],
 )
 def test_samples(label: str, variant: str) -> None:
