@@ -48,8 +48,7 @@ class Cost:
         low, high = 0, most
         while low < high:
             middle = (low + high + 1) // 2
-            _, rows, keys, far = span(start, start + middle, self.near)
-            if rows * self.row + keys * self.key + far * self.far <= seconds:
+            if self.of(span(start, start + middle, self.near)) <= seconds:
                 low = middle
             else:
                 high = middle - 1

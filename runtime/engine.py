@@ -296,7 +296,7 @@ class LLMEngine:
     @property
     def pages_in_use(self) -> int:
         """Pages that requests hold; those of the prefix cache alone are not among them."""
-        return self.config.num_pages - self._queues.cache.free_pages
+        return self._queues.pages_in_use
 
     def _is_known(self, request_id: Any) -> bool:
         try:

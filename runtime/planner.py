@@ -171,7 +171,7 @@ def plan_step(state: Snapshot, limits: Limits) -> StepPlan:
     running, free_pages = _decode(state, limits, plan)
     room = _Room(limits, plan, state.cost)
     for view in running:
-        if _decoding(view):
+        if is_decoding(view):
             continue
         count = room.take(view)
         if count == 0:
@@ -203,7 +203,8 @@ def _lack(pages: int, free_pages: int, slots: int, free_slots: int) -> str:
     return f"{pages} pages, {free_pages} are free" if pages > free_pages else ""
 
 
-def _decoding(view: RequestView) -> bool:
+def is_decoding(view: RequestView) -> bool:
+    """Whether its next step draws: no more than its last token is left to compute."""
     return view.computed > 0 and view.length - view.computed <= 1
 
 
@@ -238,8 +239,7 @@ class _Room:
         """Of so many rows, those that the step has time for. The first prompts get `least_chunk` rows in any case."""
         count = max(cost.rows_within(self._seconds, start, count), min(count, self._least))
         self._least = max(0, self._least - count)
-        _, rows, keys, far = span(start, start + count, cost.near)
-        self._seconds -= rows * cost.row + keys * cost.key + far * cost.far
+        self._seconds -= cost.of(span(start, start + count, cost.near))
         return count
 
     def lack(self, view: RequestView) -> str:
@@ -261,7 +261,7 @@ def _decode(state: Snapshot, limits: Limits, plan: StepPlan) -> tuple[list[Reque
     while index < len(running):
         view = running[index]
         index += 1
-        if not _decoding(view):
+        if not is_decoding(view):
             continue
         end = view.length + view.drafts
         need = max(0, pages_for(end, limits.page_tokens) - view.pages)

@@ -176,10 +176,11 @@ class PrefixCache:
 
     def make_room(self, pages: int) -> None:
         """Gives up pages, those unused for longest, until so many are free. The planner has seen that there are."""
-        for name in list(self._blocks) if self._pages.free < pages else ():
+        for _ in range(len(self._blocks)):  # each is looked at once
             if self._pages.free >= pages:
                 break
-            if self._blocks[name].references(0) > 1:  # a request reads it, so it is not old
+            name, lease = next(iter(self._blocks.items()))
+            if lease.references(0) > 1:  # a request reads it, so it is not old
                 self._blocks.move_to_end(name)
             else:
                 self._forget(name)

@@ -60,7 +60,7 @@ class ProgressLog:
             stats.verified - verified,
             len(queues.running),
             len(queues.waiting),
-            queues.pages.capacity - queues.cache.free_pages,
+            queues.pages_in_use,
             queues.pages.capacity,
             stats.preemptions,
         )

@@ -136,6 +136,11 @@ class Queues:
             self.waiting.remove(request)
         self.service.leave(request.params.tenant)
 
+    @property
+    def pages_in_use(self) -> int:
+        """Pages that samples hold; those of the prefix cache alone are not among them."""
+        return self.pages.capacity - self.cache.free_pages
+
     def check_conservation(self) -> None:
         """Free + owned = total in both pools, by the leases of the samples. Raises PoolError."""
         leases = [*(request.leases() for request in self), self.cache.leases()]

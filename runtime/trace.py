@@ -13,19 +13,19 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, astuple, dataclass, fields, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from ..hal.errors import DeepInferError, InvalidArgumentError
 from .cost import Cost
-from .planner import Held, Limits, PlanItem, RequestView, Snapshot, StepPlan, plan_step
+from .planner import Held, Limits, PlanItem, RequestView, Snapshot, StepPlan, is_decoding, plan_step
 
 log = logging.getLogger(__name__)
 
 FORMAT = "deepinfer-trace"
 VERSION = 1
-_DEFAULTS = tuple(RequestView(0, 0).__getattribute__(f.name) for f in fields(RequestView))
+_DEFAULTS = astuple(RequestView(0, 0))
 
 
 class TraceError(DeepInferError):
@@ -222,7 +222,7 @@ def replay(trace: Trace, **limits: Any) -> Replay:
     differences = []
     for step in trace.steps:
         plan = plan_step(step.state, chosen)
-        decoding = {v.key for v in step.state.running if v.computed > 0 and v.length - v.computed <= 1}
+        decoding = {view.key for view in step.state.running if is_decoding(view)}
         rows += plan.tokens
         prefill += sum(item.end - item.start for item in plan.items if item.key not in decoding)
         preempted += len(plan.preempted)
