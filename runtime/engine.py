@@ -24,6 +24,7 @@ from .cost import CostFit
 from .execute import Drawn, Executor, Result, Work, work_on
 from .images import FittedImages
 from .isolation import Isolation, describe, is_everybodys
+from .observe import Observers
 from .outputs import FinishReason, RequestOutput
 from .params import SamplingParams
 from .planner import Held, StepPlan, plan_step
@@ -60,6 +61,7 @@ class LLMEngine:
         self.config = config
         self.executor = executor
         self.stats = EngineStats()
+        self.observers = Observers()
         self._admission = Admission(config, decoder)
         self._on_close = close
         limits = config.limits
@@ -138,6 +140,7 @@ class LLMEngine:
             samples = self._admission.samples(request_id, user_id, params, prompt, images, now)
             self._by_id[request_id] = samples
             self._queues.add(samples)
+            self.observers.added(samples)
         return [request.seed for request in samples]
 
     def check_request(
@@ -219,6 +222,7 @@ class LLMEngine:
             if self._in_flight:
                 raise RuntimeError("step() was called while a step is running")
             self._judge()
+            self.observers.before_step(self._queues)
             work, copies = self._plan()
             self._in_flight = bool(work)
         if work:
@@ -227,6 +231,7 @@ class LLMEngine:
             if not self._queues:
                 self.check_conservation()
             outputs, self._ready = self._ready, []
+            self.observers.returned(outputs)
         return outputs
 
     def _run(self, work: Sequence[Work], copies: Copies) -> None:
@@ -236,7 +241,7 @@ class LLMEngine:
             if copies:
                 self.executor.copy_states(copies)
             results = self.executor.run(work)
-            seconds = time.monotonic() - began
+            ended = time.monotonic()
         except BaseException as error:
             with self._lock:
                 self._roll_back(work)
@@ -247,20 +252,25 @@ class LLMEngine:
             if failure is None:
                 self._land()
                 if self._costs is not None:
-                    self._costs.add([(item.start, item.end) for item in work], seconds)
+                    self._costs.add([(item.start, item.end) for item in work], ended - began)
                 self._commit(work, results)
                 self.stats.steps += 1
+                if self.observers:
+                    self.observers.ran(work, began, ended, self._queues)
+                    self.observers.timed("commit", time.monotonic() - ended)
                 self._progress.after_step(self.stats, self._queues)
                 if self._search is not None:
                     self._search.step_passed(work)
             else:
                 self._start_search(work, failure)
+                self.observers.failed(work, failure)
             self._judge()
 
     def flush_inflight_reqs(self) -> list[RequestOutput]:
         """Outputs of a step that is still in flight: none, since steps are synchronous."""
         with self._lock:
             outputs, self._ready = self._ready, []
+            self.observers.returned(outputs)
         return outputs
 
     def close(self) -> None:
@@ -275,11 +285,13 @@ class LLMEngine:
             self._mark_aborted(list(self._queues))
             self._idle.wait_for(lambda: not self._in_flight)
             self._apply_aborts()
+            self.observers.returned(self._ready)  # for their counts: nobody else takes these any more
             self._ready.clear()
             self._queues.cache.clear()
             self.check_conservation()
             if self._trace is not None:
                 self._trace.close()
+            self.observers.closed()
         if self._on_close is not None:
             self._on_close()
 
@@ -309,7 +321,8 @@ class LLMEngine:
     def _plan(self) -> tuple[list[Work], Copies]:
         """The rows of the next step, and the states that are copied before."""
         trial = [] if self._search is None else self._search.trial()
-        state = self._queues.snapshot(trial, time.monotonic(), None if self._costs is None else self._costs.cost)
+        began = time.monotonic()
+        state = self._queues.snapshot(trial, began, None if self._costs is None else self._costs.cost)
         plan = plan_step(state, self.config.limits)
         if self._trace is not None:
             self._trace.step(state, plan)
@@ -317,6 +330,8 @@ class LLMEngine:
         work, copies = self._carry_out(plan)
         if trial and not work and self._search is not None:
             self._search.skip()  # those on trial had room when they failed; if not, that must not stop the engine
+        if self.observers:
+            self.observers.planned(plan, time.monotonic() - began)
         return work, copies
 
     def _carry_out(self, plan: StepPlan) -> tuple[list[Work], Copies]:
@@ -362,6 +377,7 @@ class LLMEngine:
     def _preempt(self, request: Request) -> None:
         self.stats.preemptions += 1
         request.preemptions += 1
+        self.observers.preempted(request)
         if self.config.stop_preempted_request:
             self._finish(request, FinishReason.PREEMPTED)
             return
