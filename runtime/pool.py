@@ -32,7 +32,7 @@ class Pool:
         self._references = [0] * (capacity + 1)
         self._generations = [0] * (capacity + 1)
         self._leases = 0
-        self._marked: set[int] = set()
+        self._marks = [0] * (capacity + 1)
         self._reclaimable = 0
 
     @property
@@ -45,18 +45,18 @@ class Pool:
 
     @property
     def reclaimable(self) -> int:
-        """Marked ids with one owner."""
+        """Ids whose every owner would give them up for others."""
         return self._reclaimable
 
     def mark(self, index: int) -> None:
-        """One of the owners of the id would give it up for others: the prefix cache. Counted in `reclaimable`."""
-        self._marked.add(index)
-        self._reclaimable += self._references[index] == 1
+        """One of the owners of the id would give it up for others: a cache. Counted in `reclaimable`."""
+        self._count(index, marks=1)
 
     def unmark(self, index: int) -> None:
         """Takes a mark back; its owner still holds the id."""
-        self._marked.remove(index)
-        self._reclaimable -= self._references[index] == 1
+        if self._marks[index] < 1:
+            raise PoolError(f"{self.name}: id {index} is not marked")
+        self._count(index, marks=-1)
 
     def lease(self, count: int = 0) -> Lease:
         """A new owner of `count` ids.
@@ -77,7 +77,14 @@ class Pool:
 
     def holders(self, index: int) -> int:
         """Owners that would not give the id up for others."""
-        return self._references[index] - (index in self._marked)
+        return self._references[index] - self._marks[index]
+
+    def _count(self, index: int, references: int = 0, marks: int = 0) -> None:
+        """Changes how many owners an id has, and how many of them would give it up."""
+        self._reclaimable -= 0 < self._marks[index] == self._references[index]
+        self._references[index] += references
+        self._marks[index] += marks
+        self._reclaimable += 0 < self._marks[index] == self._references[index]
 
     def _take(self, count: int) -> list[int]:
         if count < 0 or count > len(self._free):
@@ -92,16 +99,13 @@ class Pool:
     def _share(self, index: int) -> None:
         if self._references[index] < 1:
             raise PoolError(f"{self.name}: id {index} is free and cannot be shared")
-        self._references[index] += 1
-        self._reclaimable -= index in self._marked and self._references[index] == 2
+        self._count(index, references=1)
 
     def _drop(self, index: int) -> None:
-        count = self._references[index] - 1
-        if count < 0:
+        if self._references[index] < 1:
             raise PoolError(f"{self.name}: id {index} was released twice")
-        self._references[index] = count
-        self._reclaimable += index in self._marked and count == 1
-        if count == 0:
+        self._count(index, references=-1)
+        if self._references[index] == 0:
             self._generations[index] += 1
             self._free.append(index)
 
@@ -133,8 +137,9 @@ class Pool:
                     f"{self.name}: id {index} has {self._references[index]} references, its owners hold "
                     f"{expected[index]}, and it is {'' if index in free else 'not '}in the free list"
                 )
-        alone = sum(self._references[index] == 1 for index in self._marked)
-        if alone != self._reclaimable or any(self._references[index] == 0 for index in self._marked):
+        pairs = list(zip(self._marks, self._references, strict=True))
+        alone = sum(0 < marks == references for marks, references in pairs)
+        if alone != self._reclaimable or any(marks > references for marks, references in pairs):
             raise PoolError(f"{self.name}: {self._reclaimable} ids are counted as reclaimable, {alone} are")
 
 
