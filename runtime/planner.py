@@ -88,6 +88,12 @@ class RequestView:
         cut: position at which a step ends that passes it; 0 is none.
         kept: of a request that runs: pages that stay taken when it and all behind it give way, since those before it
             share them. Only said where the step might be short of pages.
+        most: tokens that it computes at most, so that bounds of a step that is planned ahead take no page that it can
+            never use; 0 is no such bound.
+        paused: it runs and takes no part in this step: it ends with the step before, or its state is copied behind it.
+
+    Of a request whose last step still runs, `length`, `computed` and `drafts` are bounds: as if all of its drafts were
+    accepted, and none of those that could be said.
 
     Of a request that waits, `computed` and `pages` are what the prefix cache holds of it.
     """
@@ -101,6 +107,15 @@ class RequestView:
     reclaimed: int = 0
     cut: int = 0
     kept: int = 0
+    most: int = 0
+    paused: bool = False
+
+    def lacks(self, page_tokens: int) -> int:
+        """Pages that it takes when it decodes in this step."""
+        if self.paused:
+            return 0
+        end = self.length + self.drafts
+        return max(0, pages_for(min(end, self.most) if self.most else end, page_tokens) - self.pages)
 
     @property
     def prefill(self) -> int:
@@ -171,7 +186,7 @@ def plan_step(state: Snapshot, limits: Limits) -> StepPlan:
     running, free_pages = _decode(state, limits, plan)
     room = _Room(limits, plan, state.cost)
     for view in running:
-        if is_decoding(view):
+        if view.paused or is_decoding(view):
             continue
         count = room.take(view)
         if count == 0:
@@ -261,10 +276,10 @@ def _decode(state: Snapshot, limits: Limits, plan: StepPlan) -> tuple[list[Reque
     while index < len(running):
         view = running[index]
         index += 1
-        if not is_decoding(view):
+        if view.paused or not is_decoding(view):
             continue
         end = view.length + view.drafts
-        need = max(0, pages_for(end, limits.page_tokens) - view.pages)
+        need = view.lacks(limits.page_tokens)
         while need > free_pages and len(running) > index:
             victim = running.pop()
             plan.preempted.append(victim.key)

@@ -77,7 +77,7 @@ class Queues:
     def _running_views(self, running: Sequence[Request]) -> list[RequestView]:
         """The running requests; where pages may be short, with those that preempting them would not make free."""
         views = [request.view() for request in running]
-        need = sum(max(0, pages_for(view.length + view.drafts, self._page_tokens) - view.pages) for view in views)
+        need = sum(view.lacks(self._page_tokens) for view in views)
         if need <= self.cache.free_pages:
             return views
         seen: Counter[int] = Counter()
