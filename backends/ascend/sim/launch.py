@@ -91,6 +91,7 @@ class _Request(ctypes.Structure):  # Request of runtime/launch.h
         *[(name, ctypes.c_uint64) for name in ("flop", "cube_steps", "threads", "barriers")],
         ("high", ctypes.c_uint64 * 5),
         ("events", ctypes.c_uint64),
+        *[(name, ctypes.c_uint64) for name in ("simd_busy", "simd_offered", "simt_busy", "simt_offered")],
     ]
 
 
@@ -116,6 +117,9 @@ class Report:
         flop: of the matrix unit, 2 M N K a product.
         cube_steps: products of a 16 x 32-byte with a 16 x 32-byte fractal; the unit does one a cycle at its best.
         threads, barriers: of SIMT functions.
+        simd: lanes that arithmetic and stores of vector registers used, and lanes that there were.
+        simt: accesses of threads to memory between barriers, and how many they would have been had all 32 lanes of each
+            warp done as many as its busiest.
         high: by memory, the end of the highest byte touched on any core, in bytes.
         touched: by tensor argument, the end of the highest byte touched.
         events: executed instructions in order, when traced.
@@ -128,6 +132,8 @@ class Report:
     cube_steps: int
     threads: int
     barriers: int
+    simd: tuple[int, int]
+    simt: tuple[int, int]
     high: Mapping[str, int]
     touched: Mapping[str, int]
     events: tuple[Event, ...]
@@ -226,6 +232,8 @@ class Kernel:
             cube_steps=request.cube_steps,
             threads=request.threads,
             barriers=request.barriers,
+            simd=(request.simd_busy, request.simd_offered),
+            simt=(request.simt_busy, request.simt_offered),
             high=dict(zip(MEMORIES, request.high)),
             touched={p.name: parts[i].touched for i, p in enumerate(self.signature.parameters) if p.pointer},
             events=events,

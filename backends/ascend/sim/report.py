@@ -66,6 +66,9 @@ def estimate(report: Report) -> list[str]:
         lines.append(f"  matrix unit: {report.flop} FLOP, at least {report.cube_steps} cycles at one fractal a cycle")
     if report.threads:
         lines.append(f"  SIMT: {report.threads} threads started, {report.barriers} barriers passed")
+    for kind, (busy, offered) in (("vector", report.simd), ("SIMT", report.simt)):
+        if offered:
+            lines.append(f"  {kind} lanes at work: {100 * busy / offered:.0f} %")
     return lines
 
 

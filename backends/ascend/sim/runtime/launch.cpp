@@ -15,6 +15,7 @@ namespace ascsim {
 extern thread_local sigjmp_buf* escape;
 extern thread_local std::string escape_text;
 unsigned char site_on[kSites];
+uint64_t simd_busy = 0, simd_offered = 0;
 int64_t site_delta;
 
 namespace {
@@ -149,6 +150,8 @@ void collect(Request* q, Core* c) {
   q->cube_steps += c->stats.cube_steps;
   q->threads += c->stats.threads;
   q->barriers += c->stats.barriers;
+  q->simt_busy += c->stats.simt_busy;
+  q->simt_offered += c->stats.simt_offered;
   Region* memories[5] = {c->ub, c->l1, c->l0a, c->l0b, c->l0c};
   for (int i = 0; i < 5; i++)
     if (memories[i] && memories[i]->high > q->high[i]) q->high[i] = memories[i]->high;
@@ -234,6 +237,7 @@ int launch(Request* q, Entry entry) {
   the_events.clear();
   for (int i = 0; i < q->sites; i++) site_on[q->site[i]] = 1;
   site_delta = q->delta;
+  simd_busy = simd_offered = 0;
   std::string error;
   try {
     error = run(q, entry);
@@ -242,6 +246,8 @@ int launch(Request* q, Entry entry) {
   }
   std::memset(site_on, 0, sizeof site_on);
   q->events = the_events.size();
+  q->simd_busy = simd_busy;
+  q->simd_offered = simd_offered;
   snprintf(q->error, size_t(q->error_bytes), "%s", error.c_str());
   return error.empty() ? 0 : 1;
 }

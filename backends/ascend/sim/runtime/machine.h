@@ -74,6 +74,7 @@ struct Op {
 
 struct Stats {
   uint64_t ops[kPipes] = {}, bytes[kPipes] = {}, flop = 0, cube_steps = 0, threads = 0, barriers = 0;
+  uint64_t simt_busy = 0, simt_offered = 0;  // accesses of threads, and those of warps whose lanes all did as many
 };
 
 struct Group;
@@ -168,6 +169,7 @@ void count_bytes(size_t bytes);
 struct Threads;
 Threads* threads();  // of the SIMT function in execution, or null
 int thread_number();
+void count_access();  // of the thread in execution
 void end_thread(const std::string& text);
 void begin_phase(Core* core);
 void settle_write();

@@ -45,6 +45,7 @@ struct Thread {
   Warp kind{};
   uint64_t value = 0, result = 0;
   int argument = 0;
+  uint64_t accesses = 0;  // since the last barrier
 };
 struct Threads {
   std::vector<Thread> all;
@@ -151,6 +152,19 @@ void create(Threads& s, unsigned x, unsigned y, unsigned n) {
   }
 }
 
+// Warps go as far as their busiest lane: what the others do less, their lanes stand idle.
+void count_lanes(Core* c, Threads& s) {
+  for (size_t from = 0; from < s.all.size(); from += kWarp) {
+    uint64_t most = 0;
+    for (size_t i = from; i < std::min(from + kWarp, s.all.size()); i++) {
+      most = std::max(most, s.all[i].accesses);
+      c->stats.simt_busy += s.all[i].accesses;
+      s.all[i].accesses = 0;
+    }
+    c->stats.simt_offered += most * kWarp;
+  }
+}
+
 [[noreturn]] void diverged(const Threads& s) {
   unsigned done = 0, barrier = 0, warp = 0;
   for (auto& t : s.all) {
@@ -181,6 +195,7 @@ bool release(Core* c, Threads& s) {
   if (std::all_of(s.all.begin(), s.all.end(), [](const Thread& t) { return t.state == State::barrier; })) {
     for (auto& t : s.all) t.state = State::ready;
     c->stats.barriers++;
+    count_lanes(c, s);
     begin_phase(c);
     moved = true;
   }
@@ -217,12 +232,14 @@ void run_threads(unsigned x, unsigned y, unsigned z, unsigned bound, std::functi
     moved = release(c, s) || moved;
     if (!moved && done < n) diverged(s);
   }
+  count_lanes(c, s);
   c->stats.threads += n;
 }
 }  // namespace
 
 Threads* threads() { return the_threads.inside ? &the_threads : nullptr; }
 int thread_number() { return int(the_threads.running); }
+void count_access() { the_threads.all[the_threads.running].accesses++; }
 
 void end_thread(const std::string& text) {
   if (the_threads.error.empty()) the_threads.error = text;

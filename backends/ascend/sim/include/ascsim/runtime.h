@@ -91,6 +91,9 @@ uint64_t warp_collective(Warp kind, uint64_t value, int argument);
 void atomic_access(const void* p, size_t bytes, const char* what);
 [[noreturn]] void device_assert(const char* condition);
 
+// --- counts for reports: lanes that vector arithmetic and stores use, and lanes that there are ---
+extern uint64_t simd_busy, simd_offered;
+
 // --- fault injection (mutate.py): sites switched on for this run ---
 inline constexpr int kSites = 8192;
 extern unsigned char site_on[kSites];

@@ -8,6 +8,7 @@
 #define ASCSIM_BIN(NAME, EXPR)                                                                                      \
   template <class T>                                                                                                \
   ASC_API void NAME(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, const ascsim::vreg<T>& b, const vector_bool& m) { \
+    ascsim::tally<T>(m);                                                                                            \
     ascsim::vreg<T> r;                                                                                              \
     for (int i = 0; i < ascsim::vreg<T>::N; i++) {                                                                  \
       T x = a.v[i], y = b.v[i];                                                                                     \
@@ -20,6 +21,7 @@
 #define ASCSIM_BINS(NAME, EXPR)                                                                \
   template <class T, class S>                                                                  \
   ASC_API void NAME(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, S s, const vector_bool& m) { \
+    ascsim::tally<T>(m);                                                                       \
     ascsim::vreg<T> r;                                                                         \
     for (int i = 0; i < ascsim::vreg<T>::N; i++) {                                             \
       T x = a.v[i], y = T(s);                                                                  \
@@ -56,6 +58,7 @@ ASCSIM_BINS(asc_shiftright_scalar, x >> y)
 #define ASCSIM_UN(NAME, EXPR)                                                             \
   template <class T>                                                                      \
   ASC_API void NAME(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, const vector_bool& m) { \
+    ascsim::tally<T>(m);                                                                  \
     ascsim::vreg<T> r;                                                                    \
     for (int i = 0; i < ascsim::vreg<T>::N; i++) {                                        \
       T x = a.v[i];                                                                       \

@@ -112,6 +112,7 @@ ASC_API void asc_loadalign_deintlv(ascsim::vreg<T>& a, ascsim::vreg<T>& b, T* s,
 template <class T>
 ASC_API void asc_storealign(T* d, const ascsim::vreg<T>& a, int64_t off, const vector_bool& m) {
   ascsim::check_ub(d + off, sizeof(T), 32, "asc_storealign");
+  ascsim::tally<T>(m);
   for (int i = 0; i < ascsim::vreg<T>::N; i++)
     if (ascsim::act<T>(m, i)) {
       ascsim::check_ub(d + off + i, sizeof(T), 1, "asc_storealign");
@@ -127,6 +128,7 @@ template <class T>
 ASC_API void asc_storealign_pack(T* d, const ascsim::vreg<T>& a, int64_t off, const vector_bool& m) {
   uint8_t* p = (uint8_t*)(d + off);
   constexpr int H = sizeof(T) / 2;
+  ascsim::tally<T>(m);
   for (int i = 0; i < ascsim::vreg<T>::N; i++)
     if (ascsim::act<T>(m, i)) {
       ascsim::check_ub(p + i * H, H, 1, "asc_storealign_pack");
@@ -136,6 +138,7 @@ ASC_API void asc_storealign_pack(T* d, const ascsim::vreg<T>& a, int64_t off, co
 template <class T>
 ASC_API void asc_storealign_pack_quarter(T* d, const ascsim::vreg<T>& a, int64_t off, const vector_bool& m) {
   uint8_t* p = (uint8_t*)(d + off);
+  ascsim::tally<T>(m);
   for (int i = 0; i < ascsim::vreg<T>::N; i++)
     if (ascsim::act<T>(m, i)) {
       ascsim::check_ub(p + i, 1, 1, "asc_storealign_pack");
@@ -147,6 +150,7 @@ ASC_API void asc_storealign_pack_quarter(T* d, const ascsim::vreg<T>& a, int64_t
 template <class T>
 ASC_API void ascsim_store_blocks(T* base, const ascsim::vreg<T>& a, uint16_t blk, const vector_bool& m) {
   constexpr int W = 32 / sizeof(T);
+  ascsim::tally<T>(m);
   for (int i = 0; i < ascsim::vreg<T>::N; i++)
     if (ascsim::act<T>(m, i)) {
       T* p = (T*)((uint8_t*)base + size_t(i / W) * blk * 32) + i % W;
@@ -214,6 +218,7 @@ ASC_API void asc_gather(ascsim::vreg<T>& d, const ascsim::vreg<T>& a, const ascs
 }
 template <class T, class I>
 ASC_API void asc_scatter(T* base, const ascsim::vreg<T>& a, const ascsim::vreg<I>& ix, const vector_bool& m) {
+  ascsim::tally<T>(m);
   for (int i = 0; i < ascsim::vreg<T>::N && i < ascsim::vreg<I>::N; i++)
     if (ascsim::act<T>(m, i)) {
       ascsim::check_ub(base + ix.v[i], sizeof(T), 1, "asc_scatter");

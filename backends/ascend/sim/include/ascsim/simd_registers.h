@@ -20,6 +20,15 @@ template <class T>
 ASC_API bool act(const vmask& m, int lane) {
   return m.b[lane * int(sizeof(T))];
 }
+// Counts the lanes of one instruction that work.
+template <class T>
+ASC_API void tally(const vmask& m) {
+  constexpr int N = 256 / sizeof(T);
+  int on = 0;
+  for (int i = 0; i < N; i++) on += m.b[i * int(sizeof(T))];
+  simd_busy += uint64_t(on);
+  simd_offered += N;
+}
 }  // namespace ascsim
 using vector_f32 = ascsim::vreg<float>;
 using vector_f16 = ascsim::vreg<half>;
