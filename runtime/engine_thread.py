@@ -1,0 +1,341 @@
+"""An engine in a thread of its own, and the streams that carry its outputs to event loops.
+
+The thread is the only one that touches the engine. Requests and aborts reach it through an inbox, between two steps, so
+that an event loop never waits for a step. Outputs go into mailboxes, one per sample, where what is not read yet is
+merged: a slow reader gets larger deltas, later, and neither holds up the engine nor takes more memory than its own
+request may say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ..hal.errors import DeepInferError, DeviceFaultError, InvalidArgumentError
+from .delta import Mailbox, OutputDelta
+from .engine import LLMEngine
+from .outputs import RequestOutput
+from .pool import PoolError
+
+log = logging.getLogger(__name__)
+
+STEP_RETRIES = 1
+"""Steps in a row that may fail before the requests that are there end. The engine has already tried each by itself."""
+IDLE_SECONDS = 0.001
+"""Pause behind a step in which nobody could run."""
+
+
+class EngineClosedError(DeepInferError):
+    """The engine takes no requests any more: it is shutting down, or has."""
+
+
+class EngineDeadError(DeepInferError):
+    """The engine has died, and everybody who waited for it is told so. `__cause__` is what it died of."""
+
+
+class StepFailedError(DeepInferError):
+    """Steps failed whatever request ran in them, and all requests of that moment ended. `__cause__` is the error.
+
+    The engine is alive, and takes new requests.
+    """
+
+
+class Stream:
+    """Outputs of one request on their way from the engine's thread to an event loop."""
+
+    def __init__(self, key: str, request_id: Any, samples: int, loop: asyncio.AbstractEventLoop) -> None:
+        self.key, self.request_id, self.loop = key, request_id, loop
+        self.event = asyncio.Event()
+        self.cancelled = False
+        self._lock = threading.Lock()
+        self._boxes: dict[int, Mailbox] = {}
+        self._left = samples
+        self._error: BaseException | None = None
+        self._told = False
+
+    def put(self, output: RequestOutput) -> bool:
+        """From the engine's thread. Whether the reader is to be woken."""
+        with self._lock:
+            box = self._boxes.get(output.sample_index)
+            if box is None:
+                box = self._boxes[output.sample_index] = Mailbox(self.request_id, output)
+            box.add(output)
+            self._left -= output.finished
+            told, self._told = self._told, True
+            return not told
+
+    def fail(self, error: BaseException) -> None:
+        """The request ends with an error; what came before is still read. The first error counts."""
+        with self._lock:
+            self._error = self._error or error
+
+    @property
+    def done(self) -> bool:
+        """Whether all samples have ended."""
+        return self._left <= 0
+
+    def take(self) -> tuple[list[OutputDelta], BaseException | None, bool]:
+        """From the loop: what has come since the last call, an error behind it, and whether that was all."""
+        with self._lock:
+            self.event.clear()
+            self._told = False
+            boxes, self._boxes = self._boxes, {}
+            return [box.take() for box in boxes.values()], self._error, self._left <= 0
+
+
+class EngineThread:
+    """Steps an engine for as long as it has requests.
+
+    Args:
+        engine: nobody else may step it.
+        step_timeout: seconds after which a step that has not come back counts as dead; None waits for ever.
+    """
+
+    def __init__(self, engine: LLMEngine, step_timeout: float | None = None) -> None:
+        self.engine = engine
+        self.error: EngineDeadError | None = None
+        self._changed = threading.Condition()
+        self._inbox: deque[tuple[Any, ...]] = deque()
+        self._streams: dict[str, Stream] = {}  # of unfinished requests
+        self._by_id: dict[Any, Stream] = {}
+        self._stopping: str | None = None  # None, "drain" or "abort"
+        self._failures = 0
+        self._step_began: float | None = None
+        self._finished = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="deepinfer engine", daemon=True)
+        self._thread.start()
+        if step_timeout is not None:
+            threading.Thread(target=self._watch, args=(step_timeout,), name="deepinfer watchdog", daemon=True).start()
+
+    # ---- from other threads
+
+    def submit(self, stream: Stream, *request: Any) -> None:
+        """Queue a request: parameters, prompt, images, user_id, arrival time.
+
+        Raises:
+            EngineClosedError, EngineDeadError: no requests are taken.
+            InvalidArgumentError: an unfinished request has this id.
+        """
+        with self._changed:
+            self.check_open()
+            if stream.request_id in self._by_id:
+                raise InvalidArgumentError("request_id", stream.request_id, "an id that no unfinished request has")
+            self._streams[stream.key] = self._by_id[stream.request_id] = stream
+            self._inbox.append(("add", stream, request))
+            self._changed.notify_all()
+
+    def check_open(self) -> None:
+        """Raises EngineClosedError or EngineDeadError unless requests are taken."""
+        if self.error is not None:
+            raise self._death()
+        if self._stopping is not None or self._finished.is_set():
+            raise EngineClosedError("the engine is shutting down and takes no requests")
+
+    def forget(self, stream: Stream) -> None:
+        """Nobody reads the stream any more: its request, if unfinished, is aborted."""
+        with self._changed:
+            stream.cancelled = True
+            if self._pop(stream):
+                self._inbox.append(("abort", stream.key))
+                self._changed.notify_all()
+
+    def abort(self, request_id: Any) -> bool:
+        """End a request: its stream ends with the reason "abort". False for an unknown or finished one."""
+        with self._changed:
+            found = self._by_id.get(request_id)
+            if found is None:
+                return False
+            self._inbox.append(("abort", found.key))
+            self._changed.notify_all()
+            return True
+
+    def stop(self, drain: bool) -> None:
+        """Take no more requests; finish those that are there, or abort them."""
+        with self._changed:
+            if self._stopping != "abort":
+                self._stopping = "drain" if drain else "abort"
+            self._changed.notify_all()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Whether the thread has ended, after at most so many seconds. A dead engine has."""
+        return self._finished.wait(timeout)
+
+    def kill(self, reason: str) -> None:
+        """Tell everybody that the engine is dead, whatever its thread does."""
+        self._die(TimeoutError(reason))
+
+    @property
+    def unfinished(self) -> int:
+        """Streams whose requests have not ended."""
+        with self._changed:
+            return len(self._streams)
+
+    # ---- the engine's thread
+
+    def _run(self) -> None:
+        try:
+            while self._wait():
+                self._take_inbox()
+                if self.engine.has_unfinished_requests():
+                    self._step()
+            self._end()
+        except BaseException as error:
+            self._die(error)
+        finally:
+            with suppress(Exception):
+                self.engine.close()
+            self._finished.set()
+
+    def _wait(self) -> bool:
+        """Until there is something to do. False when it is time to end."""
+        with self._changed:
+            while True:
+                if self.error is not None or self._stopping == "abort":
+                    return False
+                if self._inbox or self.engine.has_unfinished_requests():
+                    return True
+                if self._stopping == "drain":
+                    return False
+                self._changed.wait()
+
+    def _take_inbox(self) -> None:
+        with self._changed:
+            inbox = list(self._inbox)
+            self._inbox.clear()
+        for kind, *rest in inbox:
+            if kind == "add":
+                self._add(*rest)
+            else:
+                self.engine.abort_request([rest[0]])
+
+    def _add(self, stream: Stream, request: tuple[Any, ...]) -> None:
+        if stream.cancelled:
+            return
+        params, prompt, images, user_id, arrival = request
+        try:
+            self.engine.add_request(user_id, stream.key, params, prompt, images, arrival)
+        except DeepInferError as error:
+            self._fail([stream], error)
+
+    def _step(self) -> None:
+        steps, self._step_began = self.engine.stats.steps, time.monotonic()
+        try:
+            outputs = self.engine.step()
+        except (PoolError, DeviceFaultError):
+            raise
+        except Exception as error:
+            self._failures += 1
+            log.exception("a step failed (%d in a row)", self._failures)
+            if self._failures > STEP_RETRIES:
+                self._fail_all(error)
+            return
+        finally:
+            self._step_began = None
+        self.deliver(outputs)
+        if self.engine.stats.steps != steps:
+            self._failures = 0
+        elif not outputs:
+            with self._changed:
+                if not self._inbox and self._stopping is None:
+                    self._changed.wait(IDLE_SECONDS)
+
+    def _fail_all(self, error: Exception) -> None:
+        self._failures = 0
+        with self._changed:
+            streams = list(self._streams.values())
+        failure = StepFailedError(f"steps fail whatever runs in them: {type(error).__name__}: {error}")
+        failure.__cause__ = error
+        self.engine.abort_request([stream.key for stream in streams])
+        self._fail(streams, failure)
+
+    def _end(self) -> None:
+        """Everybody who is still there ends with the reason "abort"."""
+        self._take_inbox()
+        with self._changed:
+            keys = list(self._streams)
+        self.engine.abort_request(keys)
+        while self.engine.has_unfinished_requests():
+            self.deliver(self.engine.step())
+        with self._changed:
+            left = list(self._streams.values())
+        self._fail(left, EngineClosedError("the engine has shut down"))
+
+    def deliver(self, outputs: Iterable[RequestOutput]) -> None:
+        """Puts outputs into their mailboxes and wakes whoever waits."""
+        wake: list[Stream] = []
+        for output in outputs:
+            stream = self._streams.get(output.request_id)
+            if stream is None:
+                continue  # its reader has left, and this is the last word
+            if stream.put(output):
+                wake.append(stream)
+            if stream.done:
+                with self._changed:
+                    self._pop(stream)
+        self._wake(wake)
+
+    def _pop(self, stream: Stream) -> bool:
+        """Whether the request was unfinished; from now on its id is free. Needs the lock."""
+        if self._streams.pop(stream.key, None) is None:
+            return False
+        del self._by_id[stream.request_id]
+        return True
+
+    # ---- endings
+
+    def _fail(self, streams: Sequence[Stream], error: BaseException) -> None:
+        with self._changed:
+            for stream in streams:
+                self._pop(stream)
+        for stream in streams:
+            stream.fail(error)
+        self._wake(streams)
+
+    def _wake(self, streams: Sequence[Stream]) -> None:
+        """One call per loop. Streams of a loop that is closed have no reader."""
+        by_loop: dict[asyncio.AbstractEventLoop, list[Stream]] = {}
+        for stream in streams:
+            by_loop.setdefault(stream.loop, []).append(stream)
+        for loop, some in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_set_all, some)
+            except RuntimeError:
+                for stream in some:
+                    self.forget(stream)
+
+    def _death(self) -> EngineDeadError:
+        assert self.error is not None
+        again = EngineDeadError(str(self.error))
+        again.__cause__ = self.error.__cause__
+        return again
+
+    def _die(self, error: BaseException) -> None:
+        with self._changed:
+            if self.error is not None or self._finished.is_set():
+                return
+            self.error = EngineDeadError(f"the engine has died: {type(error).__name__}: {error}")
+            self.error.__cause__ = error
+            streams = list(self._streams.values())
+            self._inbox.clear()
+            self._changed.notify_all()
+        log.error("the engine has died", exc_info=error)
+        for stream in streams:
+            self._fail([stream], self._death())
+        self._finished.set()
+
+    def _watch(self, timeout: float) -> None:
+        while not self._finished.wait(min(timeout / 4, 1.0)):
+            began = self._step_began
+            if began is not None and time.monotonic() - began > timeout:
+                self.kill(f"a step has not come back for {timeout:g} s")
+
+
+def _set_all(streams: Sequence[Stream]) -> None:
+    for stream in streams:
+        stream.event.set()

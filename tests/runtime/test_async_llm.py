@@ -1,0 +1,406 @@
+"""Streams of an engine in a thread of its own: the tokens of `LLM`, every ending, and nobody left waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from deepinfer.hal.errors import DeviceFaultError, InvalidArgumentError
+from deepinfer.runtime.async_llm import (
+    AsyncLLM,
+    EngineClosedError,
+    EngineDeadError,
+    GenerationError,
+    OutputDelta,
+    StepFailedError,
+)
+from deepinfer.runtime.execute import Work
+from deepinfer.runtime.params import SamplingParams
+from engines import FREE, VOCAB, Faulty, alone, build_engine, tokens
+
+
+class Bytes:
+    """A tokenizer whose tokens are bytes."""
+
+    def encode(self, text: str, *, bos: bool | None = None) -> list[int]:
+        return [byte % VOCAB for byte in text.encode()]
+
+
+class Gated(Faulty):
+    """Steps wait for a gate, and the thread that runs them is noted."""
+
+    def __init__(self, *sizes: Any) -> None:
+        super().__init__(*sizes)
+        self.gate = threading.Event()
+        self.gate.set()
+        self.inside = threading.Event()
+        self.threads: set[int] = set()
+
+    def run(self, work: Sequence[Work]) -> Any:
+        self.threads.add(threading.get_ident())
+        self.inside.set()
+        assert self.gate.wait(30)
+        return super().run(work)
+
+
+def made(**options: Any) -> tuple[AsyncLLM, Gated]:
+    """A small engine behind streams, and its executor."""
+    timeout = options.pop("step_timeout", None)
+    executor = Gated(VOCAB, options.get("num_pages", 64), options.get("num_slots", 8), 4)
+    engine = build_engine(executor=executor, **options)
+    return AsyncLLM.from_engine(engine, Bytes(), step_timeout=timeout), executor
+
+
+def params(length: int = 6, **more: Any) -> SamplingParams:
+    return SamplingParams(max_tokens=length, **{**FREE, **more})
+
+
+async def collect(stream: Any) -> list[OutputDelta]:
+    return [delta async for delta in stream]
+
+
+def said(deltas: Sequence[OutputDelta], sample: int = 0) -> list[int]:
+    return [token for delta in deltas if delta.sample_index == sample for token in delta.token_ids]
+
+
+def run(work: Any) -> Any:
+    """Runs a coroutine; one that hangs fails."""
+
+    async def bounded() -> Any:
+        return await asyncio.wait_for(work, 30)
+
+    return asyncio.run(bounded())
+
+
+async def idle(llm: AsyncLLM) -> None:
+    """Until the engine has nothing to do; then nothing may be held."""
+    while llm.unfinished or llm.engine.has_unfinished_requests():
+        await asyncio.sleep(0.002)
+    llm.engine.check_conservation()
+    assert llm.engine.pages_in_use == 0
+
+
+@pytest.mark.parametrize("drafts", [0, 3])
+def test_streams_say_what_a_request_alone_says(drafts: int) -> None:
+    prompts = [[5 + i] * (3 + 5 * i) for i in range(6)]
+
+    async def main() -> None:
+        llm, executor = made(max_drafts=drafts, max_tokens=32)
+        async with llm:
+            streams = [
+                llm.generate(prompt_token_ids=prompt, sampling_params=params(9, seq_seed=i))
+                for i, prompt in enumerate(prompts)
+            ]
+            found = await asyncio.gather(*map(collect, streams))
+        for i, (prompt, deltas) in enumerate(zip(prompts, found, strict=True)):
+            expected = alone(prompt, params(9, seq_seed=i), max_drafts=drafts, max_tokens=32)
+            assert said(deltas) == tokens(expected)
+            assert "".join(d.text for d in deltas) == "".join(o.text for o in expected)
+            assert [p for d in deltas for p in d.token_logprobs] == [o.token_logprobs for o in expected]
+            assert [d.finished for d in deltas] == [False] * (len(deltas) - 1) + [True]
+            last = deltas[-1]
+            assert (last.finish_reason, last.num_output_tokens) == ("length", 9)
+            assert sum(d.accepted for d in deltas) == sum(o.accepted for o in expected)
+            assert sum(d.merged for d in deltas) == len(expected)
+        assert executor.threads.isdisjoint({threading.get_ident()}), "the event loop's thread never steps"
+
+    run(main())
+
+
+def test_text_prompts_samples_and_ids() -> None:
+    async def main() -> None:
+        llm, _ = made()
+        async with llm:
+            deltas = await collect(llm.generate("abc", params(4, n=3), request_id="mine", user_id=7))
+        assert {d.sample_index for d in deltas} == {0, 1, 2} and {d.request_id for d in deltas} == {"mine"}
+        assert {d.user_id for d in deltas} == {7} and deltas[0].prompt_len == 3
+        for sample in range(3):
+            assert said(deltas, sample) == tokens(alone([0, 1, 2], params(4, seq_seed=3 + sample))), sample
+
+    run(main())
+
+
+def test_a_slow_reader_gets_larger_deltas_and_holds_nobody_up() -> None:
+    async def main() -> None:
+        llm, _ = made()
+        async with llm:
+            slow = llm.generate(prompt_token_ids=[5, 6], sampling_params=params(50, top_logprobs=2))
+            first = await anext(slow)
+            fast = await collect(llm.generate(prompt_token_ids=[7], sampling_params=params(60)))
+            assert len(said(fast)) == 60
+            while llm.unfinished:  # the engine goes on without the reader
+                await asyncio.sleep(0.002)
+            (rest,) = await collect(slow)
+        assert rest.merged == len(rest.token_ids) == 50 - len(first.token_ids) > 10 and rest.finished
+        assert said([first, rest]) == tokens(alone([5, 6], params(50)))
+
+    run(main())
+
+
+def test_what_waits_for_a_reader_is_small() -> None:
+    """Tokens that nobody reads take some bytes each, not an output object each."""
+    from deepinfer.runtime.delta import Mailbox
+    from deepinfer.runtime.outputs import RequestOutput
+
+    box = Mailbox("x", RequestOutput(request_id="x"))
+    for token in range(1000):
+        box.add(RequestOutput(request_id="x", token_id=token, text="a", num_output_tokens=token + 1))
+    assert box._tokens.itemsize * len(box._tokens) == 4000 and not box._delta.top_token_ids
+    assert box.take().token_ids == list(range(1000))
+
+
+@pytest.mark.parametrize("how", ["cancel", "close", "break", "abort"])
+def test_leaving_aborts_and_frees_everything(how: str) -> None:
+    async def main() -> None:
+        llm, executor = made()
+        async with llm:
+            other = asyncio.create_task(collect(llm.generate(prompt_token_ids=[9], sampling_params=params(40))))
+            stream = llm.generate(prompt_token_ids=[5], sampling_params=params(60), request_id="it")
+            if how == "cancel":
+                executor.gate.clear()  # in the middle of a step
+                task = asyncio.create_task(collect(stream))
+                await asyncio.sleep(0.02)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                executor.gate.set()
+            elif how == "close":
+                await anext(stream)
+                await stream.aclose()
+            elif how == "break":
+                async for _ in stream:
+                    break
+                del stream
+            else:
+                await anext(stream)
+                assert llm.abort("it")
+                rest = await collect(stream)
+                assert rest[-1].finish_reason == "abort" and rest[-1].finished
+                assert not llm.abort("it"), "it has ended"
+            assert said(await other) == tokens(alone([9], params(40)))
+            await idle(llm)
+
+    run(main())
+
+
+def test_an_id_is_free_again_and_the_last_word_of_the_aborted_goes_astray() -> None:
+    async def main() -> None:
+        llm, _ = made()
+        async with llm:
+            for _ in range(5):
+                stream = llm.generate(prompt_token_ids=[5], sampling_params=params(60), request_id="it")
+                await anext(stream)
+                with pytest.raises(InvalidArgumentError, match="request_id"):
+                    await anext(llm.generate(prompt_token_ids=[5], request_id="it"))
+                await stream.aclose()
+                deltas = await collect(llm.generate(prompt_token_ids=[8], sampling_params=params(3), request_id="it"))
+                assert said(deltas) == tokens(alone([8], params(3))) and deltas[-1].finish_reason == "length"
+
+    run(main())
+
+
+def test_a_storm_of_cancellations_changes_nobody_else() -> None:
+    async def main() -> None:
+        llm, _ = made(num_pages=48)
+        async with llm:
+            kept, tasks = [], []
+            for i in range(60):
+                stream = llm.generate(
+                    prompt_token_ids=[2 + i % 7] * (1 + i % 9), sampling_params=params(12, seq_seed=i)
+                )
+                task = asyncio.create_task(collect(stream))
+                (kept if i % 5 == 0 else tasks).append((i, task))
+            for i, task in tasks:
+                await asyncio.sleep(0.001 * (i % 3))
+                task.cancel()
+            for i, task in kept:
+                expected = alone([2 + i % 7] * (1 + i % 9), params(12, seq_seed=i), num_pages=48)
+                assert said(await task) == tokens(expected), i
+            await asyncio.gather(*(task for _, task in tasks), return_exceptions=True)
+            await idle(llm)
+
+    run(main())
+
+
+def test_bad_requests_raise_what_is_wrong_and_queue_nothing() -> None:
+    async def main() -> None:
+        llm, _ = made()
+        async with llm:
+            for bad in ({"prompt_token_ids": []}, {"prompt": ""}, {}, {"prompt_token_ids": [VOCAB]}, {"prompt": 3}):
+                with pytest.raises(InvalidArgumentError):
+                    await anext(llm.generate(sampling_params=params(), **bad))
+            with pytest.raises(InvalidArgumentError, match="request_id"):
+                await anext(llm.generate(prompt_token_ids=[5], request_id=[]))
+            assert llm.unfinished == 0
+
+    run(main())
+
+
+def test_a_request_that_fails_gives_its_outputs_and_then_its_error() -> None:
+    async def main() -> None:
+        llm, executor = made()
+        executor.bad_first_token = 13
+        async with llm:
+            bad = llm.generate(prompt_token_ids=[13, 2], sampling_params=params(), request_id="bad")
+            good = asyncio.create_task(collect(llm.generate(prompt_token_ids=[5], sampling_params=params())))
+            deltas = []
+            with pytest.raises(GenerationError, match="'bad' failed.*not numbers") as caught:
+                async for delta in bad:
+                    deltas.append(delta)
+            assert deltas[-1].finish_reason == "error" and deltas[-1].finished and list(caught.value.failures) == [0]
+            assert said(await good) == tokens(alone([5], params()))
+
+    run(main())
+
+
+def test_steps_that_fail_for_everybody_end_who_is_there_and_the_engine_goes_on() -> None:
+    async def main() -> None:
+        llm, executor = made()
+        async with llm:
+            executor.fault = lambda work: RuntimeError("a passing fault")
+            tasks = [asyncio.create_task(collect(llm.generate(prompt_token_ids=[5 + i]))) for i in range(3)]
+            for task in tasks:
+                with pytest.raises(StepFailedError, match="a passing fault") as caught:
+                    await task
+                assert isinstance(caught.value.__cause__, RuntimeError)
+            executor.fault = None
+            assert said(await collect(llm.generate(prompt_token_ids=[5], sampling_params=params()))) == tokens(
+                alone([5], params())
+            )
+            await idle(llm)
+            assert llm.error is None
+
+    run(main())
+
+
+@pytest.mark.parametrize("fatal", [DeviceFaultError("the device fell off"), SystemExit(3)])
+def test_a_dead_engine_tells_everybody(fatal: BaseException) -> None:
+    async def main() -> None:
+        llm, executor = made(max_requests=2, num_slots=2)
+        executor.gate.clear()
+        tasks = [asyncio.create_task(collect(llm.generate(prompt_token_ids=[5 + i]))) for i in range(4)]
+        await asyncio.sleep(0.05)
+        executor.fault = lambda work: fatal
+        executor.gate.set()
+        for task in tasks:
+            with pytest.raises(EngineDeadError) as caught:
+                await task
+            assert caught.value.__cause__ is fatal
+        with pytest.raises(EngineDeadError, match=str(fatal)):
+            await anext(llm.generate(prompt_token_ids=[5]))
+        assert isinstance(llm.error, EngineDeadError)
+        await llm.shutdown()
+
+    run(main())
+
+
+def test_a_fault_of_the_engine_itself_is_its_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        llm, _ = made()
+
+        def broken() -> Any:
+            raise AssertionError("a bug of ours")
+
+        monkeypatch.setattr(llm.engine, "has_unfinished_requests", broken)
+        with pytest.raises(EngineDeadError, match="a bug of ours"):
+            await collect(llm.generate(prompt_token_ids=[5]))
+
+    run(main())
+
+
+def test_a_step_that_never_returns_is_noticed() -> None:
+    async def main() -> None:
+        llm, executor = made(step_timeout=0.1)
+        executor.gate.clear()
+        with pytest.raises(EngineDeadError, match="has not come back for 0.1 s"):
+            await collect(llm.generate(prompt_token_ids=[5]))
+        began = time.monotonic()
+        await llm.shutdown()
+        assert time.monotonic() - began < 5, "a dead engine is not waited for"
+        executor.gate.set()
+
+    run(main())
+
+
+def test_shutdown_drains_or_aborts() -> None:
+    async def main() -> None:
+        for drain in (True, False):
+            llm, executor = made(max_requests=1, num_slots=1)
+            executor.gate.clear()
+            tasks = [
+                asyncio.create_task(collect(llm.generate(prompt_token_ids=[5 + i], sampling_params=params())))
+                for i in range(3)
+            ]
+            while not executor.inside.is_set() or llm.unfinished < 3:
+                await asyncio.sleep(0.002)
+            ending = asyncio.create_task(llm.shutdown(drain=drain))
+            await asyncio.sleep(0.02)
+            with pytest.raises(EngineClosedError):
+                await anext(llm.generate(prompt_token_ids=[5]))
+            executor.gate.set()
+            await ending
+            for i, task in enumerate(tasks):
+                deltas = await task
+                if drain:
+                    assert said(deltas) == tokens(alone([5 + i], params()))
+                else:
+                    assert deltas[-1].finish_reason == "abort" and deltas[-1].finished
+            await llm.shutdown()
+
+    run(main())
+
+
+def test_a_shutdown_that_takes_too_long_aborts_the_rest() -> None:
+    async def main() -> None:
+        llm, executor = made()
+        executor.gate.clear()
+        task = asyncio.create_task(collect(llm.generate(prompt_token_ids=[5], sampling_params=params(60))))
+        await asyncio.sleep(0.02)
+        ending = asyncio.create_task(llm.shutdown(timeout=0.05))
+        await asyncio.sleep(0.2)
+        executor.gate.set()
+        await ending
+        assert (await task)[-1].finish_reason == "abort"
+
+    run(main())
+
+
+def test_streams_whose_loop_is_gone_are_aborted() -> None:
+    llm, executor = made()
+    executor.gate.clear()
+
+    async def leave() -> None:
+        task = asyncio.create_task(collect(llm.generate(prompt_token_ids=[5], sampling_params=params(60))))
+        while not executor.inside.is_set():
+            await asyncio.sleep(0.002)
+        task.cancel()
+
+    run(leave())
+
+    async def come() -> None:
+        executor.gate.set()
+        assert len(said(await collect(llm.generate(prompt_token_ids=[6], sampling_params=params())))) == 6
+        await idle(llm)
+        await llm.shutdown()
+
+    run(come())
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(InvalidArgumentError, match="step_timeout"):
+        AsyncLLM.from_engine(build_engine(), Bytes(), step_timeout=0.0)
+
+    async def main() -> None:
+        llm, _ = made()
+        with pytest.raises(InvalidArgumentError, match="timeout"):
+            await llm.shutdown(timeout=-1.0)
+        with pytest.raises(InvalidArgumentError, match="drain"):
+            await llm.shutdown(drain=1)  # type: ignore[arg-type]
+        await llm.shutdown()
+
+    run(main())
