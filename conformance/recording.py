@@ -38,8 +38,9 @@ from ..ops.spec import SPECS, OpSpec, Sample, WeightHandle
 from .calls import Unsupported, call, kernel_of, samples, to_target
 from .case import Finding, Target
 from .compare.classes import compare, names_of
+from .compare.exact import bits
 
-FORMAT = 1
+FORMAT = 2
 FACTS, OUTPUTS = "recording.json", "outputs.safetensors"
 KEPT = 32 << 10
 """Bytes of an output that is kept as it is."""
@@ -125,8 +126,8 @@ def results(spec: OpSpec, sample: Sample, target: Target) -> list[Tensor]:
 
 
 def digest(value: Tensor, defined: Tensor | None = None) -> str:
-    """SHA-256 of a tensor's elements in order; those that are unspecified count as zero bytes."""
-    raw = value.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)
+    """SHA-256 of a tensor's elements in order; unspecified ones count as zero bytes, and all NaN as one."""
+    raw = bits(value).clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)
     if defined is not None and raw.numel():
         raw = raw.view(-1, value.element_size()) * defined.expand(value.shape).reshape(-1, 1)
     return hashlib.sha256(raw.numpy().tobytes()).hexdigest()

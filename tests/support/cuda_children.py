@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,3 +29,20 @@ def run(script: Path, *args: str, cache: Path, first: Path | None = None) -> Any
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def finish(commands: Sequence[Sequence[str]], environment: dict[str, str], seconds: float) -> None:
+    """Run commands side by side; none outlives this call. Raises AssertionError when one fails or takes longer."""
+    end = time.monotonic() + seconds
+    out = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    running = [subprocess.Popen(c, env=environment, **out) for c in commands]
+    try:
+        for process in running:
+            _, said = process.communicate(timeout=max(0.1, end - time.monotonic()))
+            assert process.returncode == 0, said[-3000:]
+    except subprocess.TimeoutExpired as error:
+        raise AssertionError(f"{error.cmd} takes longer than {seconds} s") from error
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
