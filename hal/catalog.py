@@ -33,6 +33,7 @@ _PACKAGE = __package__.rpartition(".")[0]
 BUILT_IN: Mapping[str, str] = {
     "reference": f"{_PACKAGE}.backends.reference:backend",
     "cuda": f"{_PACKAGE}.backends.cuda:backend",
+    "ascend": f"{_PACKAGE}.backends.ascend:backend",
 }
 
 log = logging.getLogger(__name__)
