@@ -14,12 +14,14 @@ Policy
   border; it keeps the page when the draft is rejected.
 * Drafts are never cut to what happens to be free. Which of them are verified depends on their request alone, and so do
   the tokens that are drawn.
-* Memory pressure: when a running request needs a page and none is free, the last of the others is preempted: of the
-  lowest priority, and of these the youngest, for it has the least work to repeat; a request that is itself the last
-  preempts itself. The first one therefore always moves, which rules out livelock. Nothing is preempted unless a page is
-  needed.
-* A preempted request gives everything back and waits at the front of the queue; its whole text is then a prompt again
-  (results are the same bit for bit since rows do not depend on how they are batched), or it ends, if the engine was
+* Memory pressure: when a running request needs a page and none is free, one of those behind it is preempted; a request
+  that is itself the last preempts itself. The first one therefore always moves, which rules out livelock. Nothing is
+  preempted unless a page is needed.
+* Who gives way: of the lowest priority, and of these the one whose return costs the least time, by the cost model and
+  the rate of copies to the host; without them, and among equals, the youngest.
+* How: a preempted request gives its pages and slot back and waits at the front of the queue. Either its caches wait in
+  host memory, where there is room and copying takes less time than computing; or its whole text is a prompt again
+  (results are the same bit for bit since rows do not depend on how they are batched); or it ends, if the engine was
   told to stop preempted requests. No request is admitted in a step that preempts.
 * Admission is in the order of turns (`waiting.py`): who does not fit makes those behind wait, and the plan says what
   it lacks.
@@ -33,6 +35,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .cost import Cost, span, step_features
+from .offload import HostRoom
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,8 @@ class RequestView:
         cut: position at which a step ends that passes it; 0 is none.
         kept: of a request that runs: pages that stay taken when it and all behind it give way, since those before it
             share them. Only said where the step might be short of pages.
+        shared: of these requests: pages that anybody else has, too.
+        priority: of a request that runs.
         most: tokens that it computes at most, so that bounds of a step that is planned ahead take no page that it can
             never use; 0 is no such bound.
         paused: it runs and takes no part in this step: it ends with the step before, or its state is copied behind it.
@@ -95,7 +100,8 @@ class RequestView:
     Of a request whose last step still runs, `length`, `computed` and `drafts` are bounds: as if all of its drafts were
     accepted, and none of those that could be said.
 
-    Of a request that waits, `computed` and `pages` are what the prefix cache holds of it.
+    Of a request that waits, `computed` and `pages` are what the prefix cache holds of it. One that waits in host memory
+    has computed tokens and no pages.
     """
 
     key: int
@@ -109,6 +115,8 @@ class RequestView:
     kept: int = 0
     most: int = 0
     paused: bool = False
+    shared: int = 0
+    priority: int = 0
 
     def lacks(self, page_tokens: int) -> int:
         """Pages that it takes when it decodes in this step."""
@@ -128,7 +136,8 @@ class Snapshot:
     """The state a plan is made from: `running` with those last that give way first, `waiting` in the order of turns.
 
     Free pages and slots are those that a request can have, what only the prefix cache holds among them. `cost` predicts
-    the time of a step; None where that is not known yet, and then nothing is cut for it.
+    the time of a step; None where that is not known yet, and then nothing is cut for it. `host` is room for requests
+    that are preempted; None where they are always computed again.
     """
 
     running: Sequence[RequestView]
@@ -136,14 +145,15 @@ class Snapshot:
     free_pages: int
     free_slots: int
     cost: Cost | None = None
+    host: HostRoom | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PlanItem:
     """Rows start..end-1 of one request.
 
-    Before the step it takes `new_pages` pages, and, if `admitted`, what the prefix cache has of the tokens before
-    `start`, and a slot.
+    Before the step it takes `new_pages` pages, and, if `admitted`, a slot and what the prefix cache, another sample or host
+    memory has of the tokens before `start`.
     """
 
     key: int
@@ -164,11 +174,12 @@ class Held:
 @dataclass(slots=True)
 class StepPlan:
     """Carried out in this order: release `preempted` (last one first), let those who are admitted share what the prefix
-    cache has of them, then take pages and slots item by item.
+    cache has of them, then take pages and slots item by item. `offloaded`: those of `preempted` that go to the host.
     """
 
     items: list[PlanItem] = field(default_factory=list)
     preempted: list[int] = field(default_factory=list)
+    offloaded: list[int] = field(default_factory=list)
     held: Held | None = None
 
     @property
@@ -199,7 +210,7 @@ def plan_step(state: Snapshot, limits: Limits) -> StepPlan:
         return plan
     slots = min(state.free_slots, limits.max_requests - len(running))
     for view in state.waiting:
-        pages = pages_for(view.length, limits.page_tokens) - view.pages
+        pages = pages_to_begin(view, limits.page_tokens)
         lack = _lack(pages + view.reclaimed, free_pages, slots, state.free_slots)
         count = 0 if lack else room.take(view)
         if count == 0:
@@ -209,6 +220,11 @@ def plan_step(state: Snapshot, limits: Limits) -> StepPlan:
         slots -= 1
         free_pages -= pages + view.reclaimed
     return plan
+
+
+def pages_to_begin(view: RequestView, page_tokens: int) -> int:
+    """Pages that a request takes when it begins, or comes back."""
+    return pages_for(view.length + (view.drafts if is_decoding(view) else 0), page_tokens) - view.pages
 
 
 def _lack(pages: int, free_pages: int, slots: int, free_slots: int) -> str:
@@ -238,6 +254,12 @@ class _Room:
 
     def take(self, view: RequestView) -> int:
         """Rows given to the request: 0 when it has to wait for another step."""
+        if is_decoding(view) and view.drafts:  # back from the host: its drafts are verified as if it had not been there
+            count = view.length + view.drafts - view.computed
+            if count > self._tokens:
+                return 0
+            self._tokens -= count
+            return count
         wanted = (view.cut if view.computed < view.cut < view.prefill else view.prefill) - view.computed
         count = wanted if wanted <= self._tokens else self._tokens if self._chunked else 0
         if self._cost is not None:
@@ -266,12 +288,13 @@ class _Room:
 
 
 def _decode(state: Snapshot, limits: Limits, plan: StepPlan) -> tuple[list[RequestView], int]:
-    """Schedules the rows of every decoding request, preempting from the young end where pages are short.
+    """Schedules the rows of every decoding request, preempting those behind it where pages are short.
 
     Returns the requests that stay and the pages still free.
     """
     running = list(state.running)
     free_pages = state.free_pages
+    ways = _Ways(state, limits)
     index = 0
     while index < len(running):
         view = running[index]
@@ -281,14 +304,55 @@ def _decode(state: Snapshot, limits: Limits, plan: StepPlan) -> tuple[list[Reque
         end = view.length + view.drafts
         need = view.lacks(limits.page_tokens)
         while need > free_pages and len(running) > index:
-            victim = running.pop()
-            plan.preempted.append(victim.key)
-            free_pages += victim.pages - victim.kept
+            free_pages += ways.preempt(running, index, plan)
         if need > free_pages:
-            running.pop()
-            plan.preempted.append(view.key)
-            free_pages += view.pages - view.kept
+            free_pages += ways.preempt(running, index - 1, plan)
             continue
         free_pages -= need
         plan.items.append(PlanItem(view.key, view.computed, end, need, False))
     return running, free_pages
+
+
+class _Ways:
+    """Who gives way, and how."""
+
+    def __init__(self, state: Snapshot, limits: Limits) -> None:
+        self._cost = state.cost
+        self._host = state.host
+        self._block = limits.page_tokens
+        self._pages = 0 if state.host is None else state.host.pages
+        self._slots = 0 if state.host is None else state.host.slots
+
+    def preempt(self, running: list[RequestView], first: int, plan: StepPlan) -> int:
+        """Takes one of running[first:] out. Returns the pages that are free for it."""
+        place = self._choose(running, first)
+        last = place == len(running) - 1
+        victim = running.pop(place)
+        plan.preempted.append(victim.key)
+        if self._seconds(victim)[1]:
+            plan.offloaded.append(victim.key)
+            self._pages -= pages_for(victim.computed, self._block)
+            self._slots -= 1
+        return victim.pages - (victim.kept if last else 0)
+
+    def _choose(self, running: list[RequestView], first: int) -> int:
+        last = len(running) - 1
+        if self._cost is None:
+            return last
+        least = running[last].priority
+        places = [
+            place
+            for place in range(last, first - 1, -1)
+            # What becomes free is known of the last one, and of those that share nothing.
+            if running[place].priority == least and (place == last or 0 == running[place].shared < running[place].pages)
+        ]
+        return min(places, key=lambda place: self._seconds(running[place])[0])
+
+    def _seconds(self, view: RequestView) -> tuple[float, bool]:
+        """What the return of a request costs, and whether by way of the host."""
+        again = 0.0 if self._cost is None else self._cost.of(span(0, view.computed, self._cost.near))
+        pages = pages_for(view.computed, self._block)
+        if self._host is None or not 0 < pages <= self._pages or not self._slots:
+            return again, False
+        copied = self._host.seconds(pages)
+        return (copied, True) if self._cost is None or copied < again else (again, False)

@@ -23,10 +23,12 @@ import struct
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .forks import Anchor, Forks
 from .images import PromptImage
 from .pool import Lease, Pool
 
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from .request import Request
 
 Hash = bytes
+Source = Hash | Anchor
+"""What a request goes on from."""
 _DIGEST = 16
 
 
@@ -104,10 +108,14 @@ class PrefixCache:
         settings: None keeps nothing.
         pages, slots: pools that the cache shares with the requests.
         page_tokens: tokens per page.
+        forks: anchors, which take room of the same pools; they are given up last.
     """
 
-    def __init__(self, settings: PrefixSettings | None, pages: Pool, slots: Pool, page_tokens: int) -> None:
+    def __init__(
+        self, settings: PrefixSettings | None, pages: Pool, slots: Pool, page_tokens: int, forks: Forks | None = None
+    ) -> None:
         self.settings = settings
+        self.forks = Forks(pages, slots, page_tokens, 0) if forks is None else forks
         self._pages = pages
         self._slots = slots
         self._block = page_tokens
@@ -122,11 +130,12 @@ class PrefixCache:
     @property
     def free_slots(self) -> int:
         """State slots that a request can have."""
-        return self._slots.free + len(self._states)
+        return self._slots.free + len(self._states) + self.forks.slots_kept
 
     def leases(self) -> tuple[Iterator[Lease], Iterator[Lease]]:
         """Page leases and slot leases, for the conservation check."""
-        return iter(self._blocks.values()), iter(self._states.values())
+        pages, slots = self.forks.leases()
+        return chain(self._blocks.values(), pages), chain(self._states.values(), slots)
 
     def root(self, salt: str | None) -> Hash:
         """The beginning of the chains of requests with this salt: they share with each other and with nobody else."""
@@ -143,14 +152,14 @@ class PrefixCache:
         """The longest prefix that the request can go on behind; its last computed row is never part of it."""
         if self.settings is None or not self._blocks:
             return NO_MATCH
-        chain = self._chain(request)[: request.most_cached() // self._block]
+        names = self._chain(request)[: request.most_cached() // self._block]
         seen = found = reclaimed = upto = 0
-        for count, name in enumerate(chain, 1):
+        for count, name in enumerate(names, 1):
             lease = self._blocks.get(name)
             if lease is None:
                 break
             seen = count
-            upto += lease.references(0) == 1
+            upto += self._pages.holders(lease.ids[0]) == 0
             if name in self._states:
                 found, reclaimed = count, upto
         return Match(found * self._block, reclaimed, seen * self._block)
@@ -161,16 +170,16 @@ class PrefixCache:
         Returns:
             The name of the state behind them.
         """
-        chain = self._chain(request)[: tokens // self._block]
+        names = self._chain(request)[: tokens // self._block]
         lease = self._pages.lease()
-        for name in chain:
+        for name in names:
             lease.join(self._blocks[name])
-        self._use(chain)
-        self._states.move_to_end(chain[-1])
-        request.pages, request.computed, request.stored = lease, tokens, len(chain)
+        self._use(names)
+        self._states.move_to_end(names[-1])
+        request.pages, request.computed, request.stored = lease, tokens, len(names)
         for image in request.images:
             image.computed(request.key, tokens)
-        return chain[-1]
+        return names[-1]
 
     # ---- giving room
 
@@ -178,37 +187,49 @@ class PrefixCache:
         """Gives up pages, those unused for longest, until so many are free. The planner has seen that there are."""
         for _ in range(len(self._blocks)):  # each is looked at once
             if self._pages.free >= pages:
-                break
+                return
             name, lease = next(iter(self._blocks.items()))
-            if lease.references(0) > 1:  # a request reads it, so it is not old
+            if self._pages.holders(lease.ids[0]):  # a request reads it, so it is not old
                 self._blocks.move_to_end(name)
             else:
                 self._forget(name)
+        while self._pages.free < pages and self.forks.give_up():
+            pass
 
-    def take_slot(self, source: Hash | None, sources: Iterable[Hash]) -> tuple[Lease, int | None] | None:
+    def take_slot(self, source: Source | None, sources: Iterable[Source]) -> tuple[Lease, int | None] | None:
         """A state slot for a request, and the slot whose content it needs, if it is another one.
 
         Args:
-            source: name of the state that the request goes on from.
+            source: the state that the request goes on from: its name in the cache, or an anchor.
             sources: those of all requests of this step; only who goes on from one of them may have its slot.
 
         Returns:
             None where every slot left is one that another request of this step goes on from, or where another one has
             taken over the slot that the request would go on from.
         """
-        wanted = None if source is None else self._states.get(source)
+        if isinstance(source, Anchor):
+            wanted = source.slot if source.alive else None
+        else:
+            wanted = None if source is None else self._states.get(source)
         if source is not None and wanted is None:
             return None
-        if not self._slots.free:
-            spare = next((name for name in self._states if name not in sources), None)
-            if spare is not None:
-                self._states.pop(spare).release()
-            elif wanted is not None and source is not None:
-                del self._states[source]
-                return wanted, None
-            else:
+        kept = list(sources)
+        anchors = [one for one in kept if isinstance(one, Anchor)]
+        if not self._slots.free and not self._spare_state(kept) and not self.forks.give_up(anchors):
+            if wanted is None or source is None:
                 return None
+            if isinstance(source, Anchor):
+                return self.forks.take_slot(source), None
+            del self._states[source]
+            return wanted, None
         return self._slots.lease(1), None if wanted is None else wanted.ids[0]
+
+    def _spare_state(self, sources: Sequence[Source]) -> bool:
+        """Gives up the oldest state that none of `sources` is. False where there is none."""
+        spare = next((name for name in self._states if name not in sources), None)
+        if spare is not None:
+            self._states.pop(spare).release()
+        return spare is not None
 
     # ---- keeping
 
@@ -219,14 +240,14 @@ class PrefixCache:
         full = request.valid // self._block
         if full <= request.stored:
             return
-        chain = self._chain(request)
+        names = self._chain(request)
         for index in range(request.stored, full):
-            if chain[index] not in self._blocks:
+            if names[index] not in self._blocks:
                 lease = self._pages.lease()
                 lease.join(request.pages, index, index + 1)
                 self._pages.mark(lease.ids[0])
-                self._blocks[chain[index]] = lease
-        self._use(chain[request.stored : full])
+                self._blocks[names[index]] = lease
+        self._use(names[request.stored : full])
         request.stored = full
 
     def keep_slot(self, request: Request) -> None:
@@ -246,11 +267,10 @@ class PrefixCache:
         name = self._border(request, tokens)
         if name is None or request.slot is None:
             return None
-        taken = self.take_slot(None, ())
-        if taken is None:
+        if not self._slots.free and not self._spare_state(()):
             return None
-        self._states[name] = taken[0]
-        return request.slot.ids[0], taken[0].ids[0]
+        self._states[name] = self._slots.lease(1)
+        return request.slot.ids[0], self._states[name].ids[0]
 
     def forget(self, request: Request) -> None:
         """Gives up whatever a request may have made or used."""
@@ -259,9 +279,10 @@ class PrefixCache:
                 self._forget(name)
 
     def clear(self) -> None:
-        """Gives everything up."""
+        """Gives everything up, anchors too."""
         for name in list(self._blocks):
             self._forget(name)
+        self.forks.clear()
 
     def _border(self, request: Request, tokens: int) -> Hash | None:
         """Name of the last block among these tokens, where the slot holds the state there and the cache has none."""

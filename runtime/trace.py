@@ -3,7 +3,8 @@
 A trace begins with a line {"format": FORMAT, "version": VERSION, "limits": {...}}. Each line behind it is a step:
 `at` (seconds since the first), `running` and `waiting` (lists of request views, fields in the order of `RequestView`,
 trailing defaults left out), `free_pages`, `free_slots`, `items` ([key, start, end, new_pages, admitted]), `preempted`
-(keys), `held` ([key, reason] or null), `cost` (of `Cost`, in the order of its fields, or null).
+(keys), `held` ([key, reason] or null), `cost` (of `Cost`, in the order of its fields, or null); and, where the engine
+has host memory for preempted requests, `host` (of `HostRoom`, in the order of its fields) and `offloaded` (keys).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, TextIO
 
 from ..hal.errors import DeepInferError, InvalidArgumentError
 from .cost import Cost
+from .offload import HostRoom
 from .planner import Held, Limits, PlanItem, RequestView, Snapshot, StepPlan, is_decoding, plan_step
 
 log = logging.getLogger(__name__)
@@ -73,6 +75,7 @@ class TraceWriter:
                 "held": None if plan.held is None else [plan.held.key, plan.held.reason],
                 "cost": None if state.cost is None else list(astuple(state.cost)),
             }
+            | ({} if state.host is None else {"host": list(astuple(state.host)), "offloaded": plan.offloaded})
         )
 
     def close(self) -> None:
@@ -147,10 +150,12 @@ def _steps(path: Path, lines: list[str]) -> Iterator[TracedStep]:
                 free_pages,
                 free_slots,
                 None if record["cost"] is None else Cost(*record["cost"]),
+                HostRoom(*record["host"]) if record.get("host") is not None else None,
             )
             items = [PlanItem(*item) for item in record["items"]]
             held = None if record["held"] is None else Held(*record["held"])
-            yield TracedStep(number, float(record["at"]), state, StepPlan(items, list(record["preempted"]), held))
+            plan = StepPlan(items, list(record["preempted"]), list(record.get("offloaded", [])), held)
+            yield TracedStep(number, float(record["at"]), state, plan)
         except (KeyError, TypeError, ValueError) as error:
             raise TraceError(path, number, f"not a step: {type(error).__name__}: {error}") from None
 
