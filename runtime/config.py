@@ -29,6 +29,7 @@ class EngineConfig:
         prefix: requests that begin alike share what was computed; None turns that off.
         near_keys: keys that sparse attention looks at per row, for the prediction of a step's time.
         trace: file that every planned step is recorded in; None is none.
+        async_scheduling: launch a step before the results of the one before are looked at, where the executor can.
         images: reads the images of prompts; None refuses images, and placeholders of images are ordinary tokens.
 
     Drafts per request and step are `limits.max_drafts`.
@@ -48,4 +49,5 @@ class EngineConfig:
     images: ImageReader | None = None
     prefix: PrefixSettings | None = None
     near_keys: int = 1 << 30
+    async_scheduling: bool = False
     trace: str | None = None

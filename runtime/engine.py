@@ -1,8 +1,9 @@
-"""The synchronous engine: requests in, steps, outputs out.
+"""The engine: requests in, steps, outputs out.
 
 A step plans (`planner.plan_step`, pure), carries the plan out on the pools, runs the rows (`execute.Executor`), commits
-and returns outputs. Requests may be added and aborted at any moment and from any thread; only `step` itself belongs to
-one thread. Resources go back at step borders, never while a launched step may still read them.
+and returns outputs. With asynchronous scheduling the rows are launched only, and what is committed and returned is the
+step before (`flight.py`). Requests may be added and aborted at any moment and from any thread; only `step` itself
+belongs to one thread. Resources go back when the last step that may read or write them has landed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from .commit import advance, flush, output_of, report, report_step
 from .config import EngineConfig
 from .cost import CostFit
 from .execute import Drawn, Executor, Result, Work, work_on
+from .flight import Done, Flight, settle
 from .images import FittedImages
 from .isolation import Isolation, describe, is_everybodys
 from .observe import Observers
@@ -41,12 +44,21 @@ Copies = list[tuple[int, int]]
 """State slots, (from, to) each."""
 
 
+class _Lost(Exception):
+    """A step that was launched failed. Its cause says why."""
+
+    def __init__(self, flight: Flight) -> None:
+        self.flight = flight
+        super().__init__()
+
+
 class LLMEngine:
     """Continuous batching over an `Executor`.
 
     Args:
         config: sizes and limits.
-        executor: runs the rows of a step.
+        executor: runs the rows of a step. Steps overlap if it can launch them (`execute.LaunchingExecutor`) and the
+            configuration says so.
         decoder: makes an incremental detokenizer; None leaves `RequestOutput.text` empty and refuses stop strings.
         close: called once by `close`.
     """
@@ -73,7 +85,10 @@ class LLMEngine:
         self._ready: list[RequestOutput] = []
         self._search: Isolation | None = None
         self._distrusted: set[int] = set()
-        self._in_flight = False
+        self._stepping = False
+        self._flights: list[Flight] = []  # the oldest first
+        self._launch: Any = getattr(executor, "launch", None) if config.async_scheduling else None
+        self._landed = 0.0
         self._held: Held | None = None
         self._costs = None if limits.step_seconds is None else CostFit(config.near_keys)
         self._trace = None if config.trace is None else TraceWriter(config.trace, limits)
@@ -175,14 +190,14 @@ class LLMEngine:
             for one in ids_to_abort(request_id, self._is_known):
                 aborted.append(one)
                 self._mark_aborted(self._by_id[one])
-            if not self._in_flight:
+            if not self._stepping:
                 self._apply_aborts()
         return aborted
 
     def has_unfinished_requests(self) -> bool:
         """Whether another `step` has something to do or to return."""
         with self._lock:
-            return bool(self._queues or self._ready)
+            return bool(self._queues or self._ready or self._flights)
 
     def get_num_unfinished_requests(self) -> int:
         """Requests (not samples) that have not ended."""
@@ -202,14 +217,14 @@ class LLMEngine:
     # ---- steps
 
     def step(self) -> list[RequestOutput]:
-        """Run one step.
+        """Run one step; with asynchronous scheduling, launch it and end the one before.
 
         A step that fails gives its requests back to the queue, to be computed again. The next steps try them in ever
         smaller groups (see `Isolation`): who fails on its own ends with the reason "error", the others go on.
 
         Returns:
             One output per token: at most one per sample and accepted draft, and one more; and those of requests aborted
-            since the last step.
+            since the last step. With asynchronous scheduling tokens are those of the step before.
 
         Raises:
             Exception: whatever the executor raised, if each of its requests failed with an error on its own and so did
@@ -219,14 +234,39 @@ class LLMEngine:
         with self._lock:
             if self._closed:
                 raise InvalidArgumentError("engine", "closed", "an open engine")
-            if self._in_flight:
-                raise RuntimeError("step() was called while a step is running")
-            self._judge()
-            self.observers.before_step(self._queues)
-            work, copies = self._plan()
-            self._in_flight = bool(work)
-        if work:
-            self._run(work, copies)
+            self._begin_step()
+        try:
+            self._step()
+        finally:
+            self._end_step()
+        return self._take_outputs()
+
+    def flush_inflight_reqs(self) -> list[RequestOutput]:
+        """End the step that is in flight, and launch none. Belongs to the thread that steps.
+
+        Returns, Raises:
+            As `step`.
+        """
+        with self._lock:
+            self._begin_step()
+        try:
+            self._land_all()
+        finally:
+            self._end_step()
+        return self._take_outputs()
+
+    def _begin_step(self) -> None:
+        if self._stepping:
+            raise RuntimeError("step() was called while a step is running")
+        self._stepping = True
+
+    def _end_step(self) -> None:
+        with self._lock:
+            self._stepping = False
+            self._apply_aborts()
+            self._idle.notify_all()
+
+    def _take_outputs(self) -> list[RequestOutput]:
         with self._lock:
             if not self._queues:
                 self.check_conservation()
@@ -234,44 +274,137 @@ class LLMEngine:
             self.observers.returned(outputs)
         return outputs
 
-    def _run(self, work: Sequence[Work], copies: Copies) -> None:
-        failure: Exception | None = None
-        began = time.monotonic()
+    def _step(self) -> None:
+        with self._lock:
+            self._judge()
+            self.observers.before_step(self._queues)
+            planned = self._plan()
+        if planned is None:  # somebody has to give way, which takes knowing where everybody is
+            if not self._land_all():
+                return
+            with self._lock:
+                planned = self._plan()
+        work, copies = planned or ([], [])
+        if work and not self._take_off(work, copies):
+            return
+        ahead = work and self._flights and not self._is_done(self._flights[-1])
+        while len(self._flights) > (1 if ahead else 0):
+            if not self._try_to_land():
+                return
+
+    def _is_done(self, flight: Flight) -> bool:
+        return flight.ticket is not None and flight.ticket.immediate
+
+    # ---- launching and landing; the lock is not held while the executor works
+
+    def _take_off(self, work: Sequence[Work], copies: Copies) -> bool:
+        """Launches a step. False if that failed, which is then dealt with."""
+        flight = Flight(work, time.monotonic())
+        with self._lock:
+            flight.take_off()
+            self._flights.append(flight)
         try:
             if copies:
                 self.executor.copy_states(copies)
-            results = self.executor.run(work)
-            ended = time.monotonic()
-        except BaseException as error:
-            with self._lock:
-                self._roll_back(work)
-            if not isinstance(error, Exception):  # an interrupt blames nobody
-                raise
-            failure = error
-        with self._lock:
-            if failure is None:
-                self._land()
-                if self._costs is not None:
-                    self._costs.add([(item.start, item.end) for item in work], ended - began)
-                self._commit(work, results)
-                self.stats.steps += 1
-                if self.observers:
-                    self.observers.ran(work, began, ended, self._queues)
-                    self.observers.timed("commit", time.monotonic() - ended)
-                self._progress.after_step(self.stats, self._queues)
-                if self._search is not None:
-                    self._search.step_passed(work)
+            if self._launch is None or self._search is not None:
+                flight.ticket = Done(self.executor.run(work))
             else:
-                self._start_search(work, failure)
-                self.observers.failed(work, failure)
+                flight.ticket = self._launch(work, self._land_before)
+        except BaseException as error:
+            self._crash(flight, error)
+            return False
+        return True
+
+    def _land_before(self) -> None:
+        """Lands the step before the one that is being launched, for executors that need its results."""
+        while len(self._flights) > 1:
+            self._land(self._flights[0])
+
+    def _land_all(self) -> bool:
+        """False if a step failed, which is then dealt with."""
+        while self._flights:
+            if not self._try_to_land():
+                return False
+        return True
+
+    def _try_to_land(self) -> bool:
+        try:
+            self._land(self._flights[0])
+        except _Lost as lost:
+            self._crash(lost.flight, lost)
+            return False
+        with self._lock:
+            self._judge()
+        return True
+
+    def _land(self, flight: Flight) -> None:
+        """Waits for the oldest step in flight and commits it. Raises _Lost if it failed."""
+        assert flight.ticket is not None
+        try:
+            results = flight.ticket.results()
+        except BaseException as error:
+            raise _Lost(flight) from error
+        ended = time.monotonic()
+        with self._lock:
+            began, self._landed = max(flight.launched, self._landed), ended
+            self._flights.remove(flight)
+            leaving = [request for request in flight.set_down() if request.finished]
+            if self._costs is not None:
+                self._costs.add([(item.start, item.end) for item in flight.work], ended - began)
+            self._commit(flight, results)
+            for request in leaving:
+                self._retire(request)
+            for later in self._flights:
+                for item in later.work:
+                    settle(item)
+            self.stats.steps += 1
+            if self.observers:
+                self.observers.ran(flight.work, began, ended, self._queues)
+                self.observers.timed("commit", time.monotonic() - ended)
+            self._progress.after_step(self.stats, self._queues)
+            if self._search is not None:
+                self._search.step_passed(flight.work)
+
+    def _crash(self, flight: Flight, error: BaseException) -> None:
+        """Deals with a step that could not be launched or failed: whoever is in flight begins anew."""
+        cause = error
+        try:
+            if isinstance(error, _Lost):
+                flight, cause = error.flight, error.__cause__ or error
+            elif isinstance(error, Exception):
+                while self._flights and self._flights[0] is not flight:
+                    self._land(self._flights[0])  # what was launched before is none of its fault
+        except _Lost as earlier:
+            flight, cause = earlier.flight, earlier.__cause__ or earlier
+        finally:
+            self._abandon(flight)
+        if not isinstance(cause, Exception):  # an interrupt blames nobody
+            raise cause
+        with self._lock:
+            self._start_search(flight.work, cause)
+            self.observers.failed(flight.work, cause)
             self._judge()
 
-    def flush_inflight_reqs(self) -> list[RequestOutput]:
-        """Outputs of a step that is still in flight: none, since steps are synchronous."""
+    def _abandon(self, failed: Flight) -> None:
+        """Waits for every step in flight and drops it. Its requests may have half-written caches: none of that is kept.
+
+        Neither is what others left in the prefix cache: who broke the step may have broken that.
+        """
+        for flight in self._flights:
+            if flight is not failed and flight.ticket is not None:
+                with suppress(Exception):
+                    flight.ticket.results()
         with self._lock:
-            outputs, self._ready = self._ready, []
-            self.observers.returned(outputs)
-        return outputs
+            flights, self._flights = self._flights, []
+            lost = {item.request.key for flight in flights for item in flight.work}
+            left = {request for flight in flights for request in flight.set_down() if request.finished}
+            self._queues.cache.clear()
+            for request in left:
+                request.tainted = True
+                self._retire(request)
+            for request in list(self._queues.running):
+                if request.key in lost:
+                    self._queues.requeue(request)
 
     def close(self) -> None:
         """Abort everything and release the model. Calling it again does nothing.
@@ -283,8 +416,15 @@ class LLMEngine:
                 return
             self._closed = True  # no new requests, no further step
             self._mark_aborted(list(self._queues))
-            self._idle.wait_for(lambda: not self._in_flight)
+            self._idle.wait_for(lambda: not self._stepping)
             self._apply_aborts()
+            for flight in self._flights:
+                if flight.ticket is not None:
+                    with suppress(Exception):
+                        flight.ticket.results()
+                for request in flight.set_down():
+                    self._retire(request)
+            self._flights.clear()
             self.observers.returned(self._ready)  # for their counts: nobody else takes these any more
             self._ready.clear()
             self._queues.cache.clear()
@@ -318,12 +458,14 @@ class LLMEngine:
 
     # ---- planning and its execution on the pools
 
-    def _plan(self) -> tuple[list[Work], Copies]:
-        """The rows of the next step, and the states that are copied before."""
+    def _plan(self) -> tuple[list[Work], Copies] | None:
+        """The rows of the next step, and the states that are copied before; None if no step may be in flight for it."""
         trial = [] if self._search is None else self._search.trial()
         began = time.monotonic()
         state = self._queues.snapshot(trial, began, None if self._costs is None else self._costs.cost)
         plan = plan_step(state, self.config.limits)
+        if plan.preempted and self._flights:
+            return None
         if self._trace is not None:
             self._trace.step(state, plan)
         self._held = plan.held
@@ -352,7 +494,8 @@ class LLMEngine:
             if request.slot is None and not self._give_slot(request, sources, copies):
                 queues.requeue(request)  # all slots left are those of others in this step; its turn comes
                 continue
-            assert request.key == item.key and request.computed == item.start
+            assert request.key == item.key
+            assert item.start == (request.computed if request.flying is None else request.flying.end)
             cache.make_room(item.new_pages)
             request.take(queues.pages, item.new_pages)
             self._count_cached(request)
@@ -386,25 +529,14 @@ class LLMEngine:
 
     def _keep(self, request: Request) -> None:
         """Leaves what an ending or preempted request has computed to the prefix cache."""
-        self._queues.cache.keep_pages(request)
-        self._queues.cache.keep_slot(request)
+        if not request.tainted:
+            self._queues.cache.keep_pages(request)
+            self._queues.cache.keep_slot(request)
 
-    def _land(self) -> None:
-        self._in_flight = False
-        self._idle.notify_all()
-
-    def _roll_back(self, work: Sequence[Work]) -> None:
-        """After a failed step: its requests may have half-written caches, so none of that is kept.
-
-        Neither is what others left in the prefix cache: who broke the step may have broken that.
-        """
-        self._land()
-        self._queues.cache.clear()
-        failed = {item.request.key for item in work}
-        for request in list(self._queues.running):
-            if request.key in failed:
-                self._queues.requeue(request)
-        self._apply_aborts()
+    def _retire(self, request: Request) -> None:
+        """The last step with a request that has ended has landed: its resources return."""
+        self._keep(request)
+        self._queues.retire(request)
 
     def _start_search(self, work: Sequence[Work], error: Exception) -> None:
         if self._search is None:
@@ -430,17 +562,18 @@ class LLMEngine:
 
     # ---- committing
 
-    def _commit(self, work: Sequence[Work], results: Sequence[Result]) -> None:
-        for item, result in zip(work, results, strict=True):
+    def _commit(self, flight: Flight, results: Sequence[Result]) -> None:
+        for place, (item, result) in enumerate(zip(flight.work, results, strict=True)):
             request = item.request
+            if flight.is_late(place):
+                continue
             self._queues.service.charge(request.params.tenant, item.end - item.start)
             request.computed = item.known_end + result.accepted  # rows of rejected drafts are as if never computed
-            request.written = max(request.written, item.end)  # an earlier step may have had more drafts
             self.stats.prompt_tokens += max(0, min(item.end, request.prompt_len) - item.start)
             if request.aborted:
                 if not all(drawn.valid for drawn in result.tokens):
                     self._queues.cache.forget(request)
-                    request.release()  # so that nothing of it is kept when it ends
+                    request.tainted = True
                 continue
             request.prompt_logprobs += result.prompt_logprobs
             try:
@@ -451,7 +584,6 @@ class LLMEngine:
             if not request.finished:
                 request.proposal = result.proposal or Proposal([])
                 self._share(request, item)
-        self._apply_aborts()
 
     def _share(self, request: Request, item: Work) -> None:
         """Leaves a running request's full pages to the prefix cache, and copies of its state where others may begin."""
@@ -521,9 +653,12 @@ class LLMEngine:
     def _end(self, request: Request, reason: FinishReason, output: RequestOutput) -> None:
         output.finished, output.finish_reason = True, str(reason)
         request.finish_reason = reason
-        if reason is not FinishReason.ERROR:
+        request.tainted |= reason is FinishReason.ERROR
+        if request.flights:
+            self._queues.leave(request)
+        else:
             self._keep(request)
-        self._queues.remove(request)
+            self._queues.remove(request)
         self.stats.finished += 1
         samples = self._by_id[request.request_id]
         if all(sample.finished for sample in samples):
@@ -536,7 +671,7 @@ class LLMEngine:
                 self._aborted.append(request)
 
     def _apply_aborts(self) -> None:
-        """At a step border: no launched step reads the resources that go back here."""
+        """At a step border. What a launched step still reads goes back when that lands."""
         aborted, self._aborted = self._aborted, []
         for request in aborted:
             if not request.finished:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ..model.truncation import EXACT, Truncation
 from .request import Proposal, Request
+
+if TYPE_CHECKING:
+    from .flight import Ticket
 
 
 @dataclass(slots=True)
@@ -22,6 +25,8 @@ class Work:
         drafts: tokens of the last rows, which the rows before them confirm or replace.
         redraft: whether drafts are to be proposed although nothing is drawn: behind the last known token, which is not
             among the rows.
+        ahead: the step before has not landed, and only the device knows the last token, the drafts and how many of
+            those before held. `start` and `end` are those of the most that may hold, `drafts` holds places only (-1).
     """
 
     request: Request
@@ -31,11 +36,17 @@ class Work:
     prompt_rows: range = range(0)
     drafts: Sequence[int] = ()
     redraft: bool = False
+    ahead: bool = False
 
     @property
     def known_end(self) -> int:
         """End of the rows whose tokens are known: those before the drafts."""
         return self.end - len(self.drafts)
+
+    @property
+    def draws(self) -> bool:
+        """Whether it leaves a token, or drafts, that the next step of the request begins with."""
+        return self.sample or self.redraft
 
     @property
     def sampled_rows(self) -> range:
@@ -88,7 +99,10 @@ class Result:
 
 
 class Executor(Protocol):
-    """Runs the rows of one step. The engine calls it from one thread at a time."""
+    """Runs the rows of one step. The engine calls it from one thread at a time.
+
+    One that can be given a step while the one before runs is a `LaunchingExecutor`, too.
+    """
 
     def run(self, work: Sequence[Work]) -> list[Result]:
         """One result per work item, in order. Pages and slots of every item stay leased until it returns."""
@@ -100,11 +114,44 @@ class Executor(Protocol):
         ...
 
 
+class LaunchingExecutor(Executor, Protocol):
+    """Is given a step without waiting for the one before."""
+
+    def launch(self, work: Sequence[Work], land: Callable[[], None]) -> Ticket:
+        """Queue the rows of a step; its results come later. Steps run in the order in which they are launched.
+
+        Args:
+            work: pages and slots of every item stay leased until its results have been asked for.
+            land: makes all of `work` known (see `Work.ahead`), by waiting for the step before. For executors that
+                need that for this step; it may be called once, at any point of the launch.
+
+        Raises:
+            Exception: the step could not be launched, or what `land` raised.
+        """
+        ...
+
+
 class ProposesDrafts(Protocol):
     """Makes the drafts of the next step."""
 
     def propose(self, work: Sequence[Work], results: Sequence[Result]) -> None:
         """Fill in `Result.proposal` where `wants_drafts`. Called once per step, behind its forward and sampling."""
+        ...
+
+
+class RunsDecodeSteps(Protocol):
+    """Runs steps whose rows all decode in a way of its own; see `graphs.DecodeGraphs`."""
+
+    def takes(self, work: Sequence[Work]) -> bool:
+        """Whether it runs this step."""
+        ...
+
+    def run(self, work: Sequence[Work]) -> list[Result]:
+        """As `Executor.run`."""
+        ...
+
+    def release(self) -> None:
+        """Free what it holds on the device."""
         ...
 
 
@@ -116,6 +163,7 @@ class ModelExecutor:
         drafter: proposes drafts; None where no request takes any.
         truncation: how prompts are computed. A prompt ends where the request's own ended, also when its whole text is
             computed again after a preemption: what was decoded behind it stays as it was, bit for bit.
+        graphs: runs steps that only decode; None runs these as all others.
     """
 
     def __init__(
@@ -125,14 +173,30 @@ class ModelExecutor:
         sampler: Any,
         drafter: ProposesDrafts | None = None,
         truncation: Truncation = EXACT,
+        graphs: RunsDecodeSteps | None = None,
     ) -> None:
         self.model = model
         self.caches = caches
         self.sampler = sampler
         self.drafter = drafter
         self.truncation = truncation
+        self.graphs = graphs
 
     def run(self, work: Sequence[Work]) -> list[Result]:
+        if self.graphs is not None and self.graphs.takes(work) and not self._hides_keys(work):
+            results = self.graphs.run(work)
+            for item in work:
+                for image in item.request.images:
+                    image.computed(item.request.key, item.end)
+            return results
+        return self._run(work)
+
+    def _hides_keys(self, work: Sequence[Work]) -> bool:
+        """Whether truncation of its prompt hides window keys of a row that decodes."""
+        window = self.model.config.text.sliding_window
+        return any(self.truncation.keep_from(x.request.prompt_len) > max(0, x.start - window + 1) for x in work)
+
+    def _run(self, work: Sequence[Work]) -> list[Result]:
         from ..model.batch import Batch, SequenceSlice
 
         self._encode(work)
@@ -196,6 +260,9 @@ def work_on(request: Request, start: int, end: int) -> Work:
     if request.params.prompt_logprobs:
         first, last = max(start, len(request.prompt_logprobs)), min(end, request.prompt_len - 1)
         rows = range(first, max(first, last))
+    flying = request.flying
+    if flying is not None and flying.draws:
+        return Work(request, start, end, True, drafts=[-1] * (end - start - 1), ahead=True)
     drafts = request.proposal.tokens[: max(0, end - request.length)]
     redraft = request.redrafts and end == request.length - 1
     return Work(request, start, end, end >= request.length, rows, drafts, redraft)

@@ -8,7 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from .cost import Cost
-from .planner import RequestView, Snapshot, pages_for
+from .forks import Anchor, Forks
+from .moves import MoveList
+from .offload import HostSettings, HostStore
+from .outputs import FinishReason
+from .planner import RequestView, Snapshot, pages_for, pages_to_begin
 from .pool import Pool
 from .prefix import PrefixCache, PrefixSettings
 from .request import Request
@@ -18,39 +22,64 @@ from .waiting import Service, Waiting
 class Queues:
     """Waiting and running samples, and the page and slot pools.
 
-    Running ones are in order of priority, then of submission: where memory is short, the last one gives way.
+    Running ones are in order of priority, then of submission: where memory is short, the last one gives way. Leaving
+    ones have ended, and a step that was launched before may still read or write what they hold.
 
     Args:
         num_pages, num_slots: ids that can be handed out.
         max_requests: samples that may run at a time.
         page_tokens: tokens per page.
         prefix: settings of the prefix cache; None is none.
+        host: memory for preempted requests; None is none.
+        slack: positions that the state of a sequence reaches back, see `forks`; 0 is no forks.
     """
 
     def __init__(
-        self, num_pages: int, num_slots: int, max_requests: int, page_tokens: int, prefix: PrefixSettings | None = None
+        self,
+        num_pages: int,
+        num_slots: int,
+        max_requests: int,
+        page_tokens: int,
+        prefix: PrefixSettings | None = None,
+        host: HostSettings | None = None,
+        slack: int = 0,
     ) -> None:
         self.service = Service()
         self.waiting = Waiting(self.service)
         self.running: list[Request] = []
+        self.leaving: list[Request] = []
         self.pages = Pool("page pool", num_pages)
         self.slots = Pool("state slots", num_slots)
         self.max_requests = max_requests
-        self.cache = PrefixCache(prefix, self.pages, self.slots, page_tokens)
+        self.forks = Forks(self.pages, self.slots, page_tokens, slack)
+        self.cache = PrefixCache(prefix, self.pages, self.slots, page_tokens, self.forks)
+        self.host = HostStore(host, page_tokens)
         self._page_tokens = page_tokens
 
     def __iter__(self) -> Iterator[Request]:
         yield from self.running
         yield from self.waiting
+        yield from self.forks.resting()
 
     def __bool__(self) -> bool:
-        return bool(self.running or self.waiting)
+        return bool(self.running or self.waiting or next(self.forks.resting(), None))
 
     def add(self, requests: Sequence[Request]) -> None:
-        """Samples that have come."""
+        """Samples of a request that has come."""
         for request in requests:
             self.service.join(request.params.tenant)
-        self.waiting.extend(requests)
+        self.waiting.extend(self.forks.begin(requests))
+
+    def fork(self, source: Request, request: Request) -> None:
+        """A sample that has come, whose prompt is the text of `source` but for the last token."""
+        self.service.join(request.params.tenant)
+        self.waiting.insert(request)
+        self.forks.wish(source, request)
+
+    def grant_forks(self, moves: MoveList) -> None:
+        """Before a step is planned: keeps what is to be forked, and queues the samples that waited for it."""
+        if self.forks.has_wishes():
+            self.waiting.extend(self.forks.grant(moves.anchors))
 
     def snapshot(self, trial: Sequence[Request], now: float, cost: Cost | None = None) -> Snapshot:
         """What a plan is made from: the samples of a trial, or all where there is none.
@@ -72,6 +101,7 @@ class Queues:
             free_pages=self.cache.free_pages,
             free_slots=self.cache.free_slots,
             cost=cost,
+            host=self.host.room,
         )
 
     def _running_views(self, running: Sequence[Request]) -> list[RequestView]:
@@ -86,7 +116,8 @@ class Queues:
             shared = [] if lease is None else [page for page in lease.ids if self.pages.holders(page) > 1]
             seen.update(shared)
             kept = sum(seen[page] < self.pages.holders(page) for page in shared)
-            views[place] = replace(views[place], kept=kept)
+            priority = running[place].params.priority
+            views[place] = replace(views[place], kept=kept, shared=len(shared), priority=priority)
         return views
 
     def _waiting_views(self, waiting: Sequence[Request]) -> list[RequestView]:
@@ -96,19 +127,35 @@ class Queues:
         for request in waiting:
             view = self._waiting_view(request)
             views.append(view)
-            left -= pages_for(view.length, self._page_tokens) - view.pages + view.reclaimed
+            left -= pages_to_begin(view, self._page_tokens) + view.reclaimed
             if left < 0:
                 break
         return views
 
     def _waiting_view(self, request: Request) -> RequestView:
-        """A request as it would begin: behind what the prefix cache has of it."""
+        """A request as it would begin: behind what host memory, another sample or the prefix cache has of it."""
+        if request.host is not None:
+            return request.view()
+        anchor = self.forks.of(request)
+        if anchor is not None:
+            view = self._forked_view(request, anchor)
+            if view is not None:
+                return view
+            self.forks.leave(request)
         match = self.cache.match(request)
         # Others have begun like this and gone on in another way: so will others still, and it pays to keep the state.
         request.checkpoint = match.seen if match.seen > match.tokens else 0
         view = request.view()
         pages = match.tokens // self._page_tokens
         return replace(view, computed=match.tokens, pages=pages, reclaimed=match.reclaimed) if pages else view
+
+    def _forked_view(self, request: Request, anchor: Anchor) -> RequestView | None:
+        """A sample that begins at its anchor; None where it could begin without, but not beside the anchor's pages."""
+        pages, taken = anchor.tokens // self._page_tokens, self.forks.reclaimed(anchor)
+        need = pages_for(request.length, self._page_tokens)
+        if need - pages + taken > self.cache.free_pages >= need:
+            return None
+        return replace(request.view(), computed=anchor.tokens, pages=pages, reclaimed=taken, cut=0)
 
     def admit(self, key: int) -> Request:
         """A waiting sample starts to run."""
@@ -125,16 +172,38 @@ class Queues:
         self.running.remove(request)
         self.waiting.insert(request)
 
+    def offload(self, request: Request, moves: MoveList) -> None:
+        """Back to its place in its lane; its caches wait in host memory."""
+        self.host.save(request, moves.saved_pages, moves.saved_slots)
+        self.running.remove(request)
+        self.waiting.insert(request)
+
     def remove(self, request: Request) -> None:
-        """Gives its resources back, as far as the prefix cache has not taken them, and forgets it."""
+        """Gives its resources back, as far as nobody has taken them, and forgets it."""
+        rests = request in self.forks.resting()
+        good = not request.tainted and request.finish_reason is not FinishReason.ERROR
+        self.waiting.extend(self.forks.ended(request, good))
         request.release()
         for image in request.images:
             image.let_go(request.key)
         if request in self.running:
             self.running.remove(request)
-        else:
+        elif not rests:
             self.waiting.remove(request)
         self.service.leave(request.params.tenant)
+
+    def leave(self, request: Request) -> None:
+        """A running sample has ended, and is in flight: forgets it, but for what it holds."""
+        for image in request.images:
+            image.let_go(request.key)
+        self.running.remove(request)
+        self.service.leave(request.params.tenant)
+        self.leaving.append(request)
+
+    def retire(self, request: Request) -> None:
+        """Gives back what a leaving sample holds, as far as the prefix cache has not taken it."""
+        self.leaving.remove(request)
+        request.release()
 
     @property
     def pages_in_use(self) -> int:
@@ -143,9 +212,10 @@ class Queues:
 
     def check_conservation(self) -> None:
         """Free + owned = total in both pools, by the leases of the samples. Raises PoolError."""
-        leases = [*(request.leases() for request in self), self.cache.leases()]
+        leases = [*(request.leases() for request in (*self, *self.leaving)), self.cache.leases()]
         self.pages.check(lease for pages, _ in leases for lease in pages)
         self.slots.check(lease for _, slots in leases for lease in slots)
+        self.host.check(list(self))
 
 
 def _rank(request: Request) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from .planner import RequestView
 from .pool import Lease, Pool
 from .prefix import Chain
 from .stop import StopStrings
+
+if TYPE_CHECKING:
+    from .execute import Work
+    from .forks import Anchor
+    from .offload import HostLease
 
 
 class TextDecoder(Protocol):
@@ -62,6 +67,12 @@ class Request:
         stored: blocks that the prefix cache has seen since the request got its pages.
         checkpoint: block border at which a step ends, so that the prefix cache can keep the state there; 0 is none.
         cached_tokens: prompt tokens that were not computed because the prefix cache had them; of its first admission.
+        flights: steps that were launched with it and have not landed. flying: its rows in the last of them, or None.
+        generation: rises whenever it gives its resources back.
+        tainted: nothing of it may be kept.
+        anchor: what another sample has computed of its text, while it waits to go on from there.
+        valid_start: first position whose window keys its rows see; above 0 where they are computed by bounded replay.
+        host: where its caches are while it is preempted by offload; then `computed` stays as it was.
     """
 
     key: int
@@ -94,6 +105,13 @@ class Request:
     stored: int = 0
     checkpoint: int = 0
     cached_tokens: int | None = None
+    flights: int = 0
+    flying: Work | None = None
+    generation: int = 0
+    tainted: bool = False
+    anchor: Anchor | None = None
+    valid_start: int = 0
+    host: HostLease | None = None
 
     def __post_init__(self) -> None:
         self.length = self.prompt_len
@@ -124,6 +142,9 @@ class Request:
         return (self.length - 1 if self.redrafts else self.length) - 1
 
     def view(self) -> RequestView:
+        """What the planner knows of it: of one in flight, what will be true when it lands, or bounds of that."""
+        if self.flying is not None:
+            return self._view_ahead(self.flying)
         return RequestView(
             self.key,
             self.length,
@@ -133,6 +154,28 @@ class Request:
             self.redrafts,
             cut=self.checkpoint,
         )
+
+    def _view_ahead(self, flying: Work) -> RequestView:
+        pages = 0 if self.pages is None else len(self.pages)
+        if flying.redraft:
+            return RequestView(self.key, self.length, flying.end, pages, self.draft_count(), cut=self.checkpoint)
+        if not flying.sample:
+            redraft = self.num_output_tokens > 0 and self.draft_count() > 0 and flying.end < self.length - 1
+            paused = flying.end == self.checkpoint  # a copy of its state is queued before the step behind it
+            return RequestView(self.key, self.length, flying.end, pages, 0, redraft, cut=self.checkpoint, paused=paused)
+        return RequestView(
+            self.key,
+            flying.end + 1,
+            flying.end,
+            pages,
+            self.draft_count(1),
+            most=self.prompt_len + self.max_output_tokens - 1,
+            paused=self.num_output_tokens + 1 >= self.max_output_tokens,
+        )
+
+    def drafts(self) -> list[int]:
+        """Those that its next step verifies."""
+        return self.proposal.tokens[: self.draft_count()]
 
     def draft_count(self, new_tokens: int = 0) -> int:
         """Drafts to verify in the step after the next `new_tokens` tokens; no more than could still be said.
@@ -168,12 +211,21 @@ class Request:
 
     def release(self) -> None:
         """Give every resource back and forget what was computed. The only such path; calling it again does nothing."""
-        for lease in (self.pages, self.slot):
+        for lease in (self.pages, self.slot, self.host):
             if lease is not None:
                 lease.release()
-        self.pages = self.slot = None
+        self.pages = self.slot = self.host = None
+        self.valid_start = 0
         self.computed = self.written = self.stored = self.checkpoint = 0
+        self.generation += 1
         self.proposal = Proposal([])
+
+    def suspend(self, held: HostLease) -> None:
+        """Give the pages and the slot of the device back while `held` keeps what is in them."""
+        computed, written, proposal, start = self.computed, self.written, self.proposal, self.valid_start
+        self.release()
+        self.host, self.computed, self.written = held, computed, written
+        self.proposal, self.valid_start = proposal, start
 
     def leases(self) -> tuple[list[Lease], list[Lease]]:
         """Page leases and slot leases, for the conservation check."""
