@@ -152,8 +152,8 @@ class Snapshot:
 class PlanItem:
     """Rows start..end-1 of one request.
 
-    Before the step it takes `new_pages` pages, and, if `admitted`, a slot and what the prefix cache, another sample or host
-    memory has of the tokens before `start`.
+    Before the step it takes `new_pages` pages, and, if `admitted`, a slot and what the prefix cache, another sample or
+    host memory has of the tokens before `start`.
     """
 
     key: int

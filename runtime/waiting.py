@@ -8,7 +8,9 @@ another one's first by no more than its own share. Within a tenant, in the order
 from __future__ import annotations
 
 import heapq
+import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import count
 
@@ -19,8 +21,10 @@ AGEING = 10.0
 
 Lane = tuple[int, str | None]
 """Priority and tenant."""
-Head = tuple[int, int, int, int, list[Request]]
-"""The next of a lane: minus its level, rows of its tenant, its number; its place in the lane, and the lane."""
+Entry = tuple[int, int, int, "_Line"]
+"""Of a lane, in its level: rows of its tenant, number of its first request; a serial number, and the lane."""
+Head = tuple[int, int, int, int, int, "_Line"]
+"""The next of a lane: minus its level, rows of its tenant, its number; a serial number, its place, and the lane."""
 
 
 class Service:
@@ -98,13 +102,44 @@ class Service:
         return self._last
 
 
+class _Line:
+    """The requests of one lane, in the order of submission.
+
+    Attributes:
+        level: of the first one, no more than `Waiting` counts.
+        entry: the one that stands for the lane; others are left over.
+    """
+
+    __slots__ = ("entry", "level", "name", "requests")
+
+    def __init__(self, name: Lane) -> None:
+        self.name = name
+        self.requests: list[Request] = []
+        self.level = 0
+        self.entry: Entry | None = None
+
+
 class Waiting:
-    """Requests in lanes, one per priority and tenant, each in the order of submission."""
+    """Requests in lanes, one per priority and tenant, each in the order of submission.
+
+    Lanes stand in one heap per level, by the rows of their tenant as they were when somebody last looked; rows only
+    rise, so whoever comes up too early is put back. Another heap says when waiting raises the level of a lane. So
+    asking for the next few costs the same for any number of tenants, but for the logarithm of a heap.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._lanes: dict[Lane, list[Request]] = {}
+        self._lanes: dict[Lane, _Line] = {}
         self._by_key: dict[int, Request] = {}
+        self._serial = count()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._now = 0.0
+        self._highest = -math.inf  # of the priorities since nobody waited; levels count up to it
+        self._priorities: Counter[int] = Counter()
+        self._levels: dict[int, list[Entry]] = {}
+        self._rises: list[tuple[float, int, _Line]] = []
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -114,7 +149,7 @@ class Waiting:
 
     def __iter__(self) -> Iterator[Request]:
         """All of them, in the order of submission."""
-        return iter(list(heapq.merge(*self._lanes.values(), key=_key)))
+        return iter(list(heapq.merge(*(line.requests for line in self._lanes.values()), key=_key)))
 
     def extend(self, requests: Iterable[Request]) -> None:
         """Requests that have just come."""
@@ -123,26 +158,43 @@ class Waiting:
 
     def insert(self, request: Request) -> None:
         """A request takes the place that its submission gives it."""
-        lane = self._lanes.setdefault(_lane(request), [])
-        if lane and lane[-1].key > request.key:
-            lane.insert(bisect_left(lane, request.key, key=_key), request)
-        else:
-            lane.append(request)
+        name = _lane(request)
+        line = self._lanes.get(name)
+        if line is None:
+            line = self._lanes[name] = _Line(name)
+            self._priorities[name[0]] += 1
+        lane = line.requests
+        place = bisect_left(lane, request.key, key=_key) if lane and lane[-1].key > request.key else len(lane)
+        lane.insert(place, request)
         self._by_key[request.key] = request
         self._service.wait(request.params.tenant)
+        if name[0] > self._highest:
+            self._highest = name[0]
+            self._arrange()
+        elif place == 0:
+            self._place(line)
 
     def remove(self, request: Request) -> None:
         """Raises ValueError if it does not wait."""
         name = _lane(request)
-        lane = self._lanes.get(name, [])
+        line = self._lanes.get(name)
+        lane = [] if line is None else line.requests
         place = bisect_left(lane, request.key, key=_key)
-        if place == len(lane) or lane[place] is not request:
+        if line is None or place == len(lane) or lane[place] is not request:
             raise ValueError(f"request {request.key} does not wait")
         del lane[place]
-        if not lane:
-            del self._lanes[name]
         del self._by_key[request.key]
         self._service.begin(request.params.tenant)
+        if not lane:
+            del self._lanes[name]
+            line.entry = None
+            self._priorities[name[0]] -= 1
+            if not self._priorities[name[0]]:
+                del self._priorities[name[0]]
+            if not self._lanes:
+                self._forget()
+        elif place == 0:
+            self._place(line)
 
     def find(self, key: int) -> Request:
         """The request with this number. Raises KeyError if it does not wait."""
@@ -157,36 +209,104 @@ class Waiting:
         chosen: list[Request] = []
         if most < 1 or not self._lanes:
             return chosen
-        top = max(priority for priority, _ in self._lanes)
+        self._advance(now)
+        top = max(self._priorities)
         extra: dict[str | None, int] = {}
 
-        low = min(priority for priority, _ in self._lanes)
+        def head(line: _Line, place: int) -> Head:
+            request = line.requests[place]
+            tenant = request.params.tenant
+            served = self._service[tenant] + extra.get(tenant, 0)
+            return -min(top, self._level(request)), served, request.key, next(self._serial), place, line
 
-        def entry(lane: list[Request], place: int, tenant: str | None) -> Head:
-            request = lane[place]
-            level = top if low == top else _level(request, top, now)
-            return -level, self._service[tenant] + extra.get(tenant, 0), request.key, place, lane
-
-        heads = [entry(lane, 0, tenant) for (_, tenant), lane in self._lanes.items()]
-        heapq.heapify(heads)
-        while heads and len(chosen) < most:
-            level, served, _, place, lane = heapq.heappop(heads)
-            tenant = lane[place].params.tenant
-            current = entry(lane, place, tenant)
+        taken: list[Entry] = []
+        heads: list[Head] = []  # of lanes that were looked at, with what is about to be given counted
+        while len(chosen) < most:
+            entry = self._next(top)
+            if entry is not None:
+                first = (-min(top, entry[3].level), entry[0], entry[1])
+                if not heads or first < heads[0][:3]:
+                    heapq.heappop(self._levels[entry[3].level])
+                    taken.append(entry)
+                    heapq.heappush(heads, head(entry[3], 0))
+                    continue
+            if not heads:
+                break
+            _, served, _, _, place, line = heapq.heappop(heads)
+            current = head(line, place)
             if served != current[1]:  # another lane of the tenant has had a turn since
                 heapq.heappush(heads, current)
                 continue
-            request = lane[place]
+            request = line.requests[place]
             chosen.append(request)
+            tenant = request.params.tenant
             extra[tenant] = extra.get(tenant, 0) + request.length  # what it is about to be given
-            if place + 1 < len(lane):
-                heapq.heappush(heads, entry(lane, place + 1, tenant))
+            if place + 1 < len(line.requests):
+                heapq.heappush(heads, head(line, place + 1))
+        for entry in taken:
+            heapq.heappush(self._levels.setdefault(entry[3].level, []), entry)
         return chosen
 
+    def _next(self, top: int) -> Entry | None:
+        """The entry that comes first: of the highest level, where all from `top` on are one."""
+        best: Entry | None = None
+        for level in sorted(self._levels, reverse=True):
+            if level < top and best is not None:
+                break
+            entry = self._clean(level)
+            if entry is not None and (best is None or entry < best):
+                best = entry
+        return best
 
-def _level(request: Request, top: int, now: float) -> int:
-    """Priority with the time that it has waited; never above the highest of anybody who waits."""
-    return min(top, request.params.priority + int(max(0.0, now - request.arrival_time) / AGEING))
+    def _clean(self, level: int) -> Entry | None:
+        """The first entry of a level that stands for a lane and is up to date."""
+        heap = self._levels[level]
+        while heap:
+            entry = heap[0]
+            line = entry[3]
+            if line.entry is not entry:
+                heapq.heappop(heap)
+                continue
+            rows = self._service[line.name[1]]
+            if rows == entry[0]:
+                return entry
+            line.entry = (rows, entry[1], next(self._serial), line)
+            heapq.heapreplace(heap, line.entry)
+        del self._levels[level]
+        return None
+
+    def _place(self, line: _Line) -> None:
+        """Puts a lane where its first request belongs."""
+        request = line.requests[0]
+        line.level = self._level(request)
+        line.entry = (self._service[line.name[1]], request.key, next(self._serial), line)
+        heapq.heappush(self._levels.setdefault(line.level, []), line.entry)
+        if line.level < self._highest:
+            at = request.arrival_time + AGEING * (line.level - line.name[0] + 1)
+            heapq.heappush(self._rises, (max(at, math.nextafter(self._now, math.inf)), next(self._serial), line))
+
+    def _arrange(self) -> None:
+        """Puts all lanes where they belong."""
+        self._levels, self._rises = {}, []
+        for line in self._lanes.values():
+            self._place(line)
+
+    def _advance(self, now: float) -> None:
+        """Raises the levels of those who have waited long enough."""
+        back, self._now = now < self._now, now
+        if back:
+            self._arrange()
+        due: set[_Line] = set()
+        while self._rises and self._rises[0][0] <= now + 1e-6:  # a little early: levels are computed from times
+            due.add(heapq.heappop(self._rises)[2])
+        for line in due:
+            if line.entry is not None:
+                self._place(line)
+
+    def _level(self, request: Request) -> int:
+        """Priority with the time that it has waited, as far as that counts."""
+        waited = int(max(0.0, self._now - request.arrival_time) / AGEING)
+        return int(min(self._highest, request.params.priority + waited))
 
 
 def _lane(request: Request) -> Lane:

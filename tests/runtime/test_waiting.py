@@ -227,3 +227,67 @@ def test_everybody_gets_a_turn_and_no_lane_is_out_of_order(data: st.DataObject) 
         assert keys == sorted(keys)
     late = made.first(1000, now + 1e6)  # all are of one priority by now
     assert {one.key for one in late} == set(waiting)
+
+
+def slowly(made: Waiting, most: int, now: float) -> list[int]:
+    """What `first` gives, looking at everybody at every turn."""
+    left = {lane: list(line.requests) for lane, line in made._lanes.items()}
+    extra: Counter[str | None] = Counter()
+    top = max((priority for priority, _ in left), default=0)
+    chosen: list[int] = []
+    while any(left.values()) and len(chosen) < most:
+        heads = []
+        for (priority, tenant), lane in left.items():
+            if lane:
+                level = min(top, priority + int(max(0.0, now - lane[0].arrival_time) / AGEING))
+                heads.append((-level, made._service[tenant] + extra[tenant], lane[0].key, priority, tenant))
+        _, _, key, priority, tenant = min(heads)
+        extra[tenant] += left[priority, tenant].pop(0).length
+        chosen.append(key)
+    return chosen
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_the_turns_are_those_of_looking_at_everybody(data: st.DataObject) -> None:
+    """Whatever comes, goes, is charged and ages between two looks; the clock may even go back."""
+    made, here, away, now = queue(), {}, [], 0.0
+    for key in range(data.draw(st.integers(1, 50))):
+        now = max(0.0, now + data.draw(st.sampled_from([0.0, 0.0, 1.0, 9.5, 10.0, 33.0, -15.0])))
+        tenant = data.draw(st.sampled_from([None, "a", "b", "c"]))
+        one = request(key, data.draw(st.integers(-2, 3)), tenant, now, data.draw(st.integers(1, 9)))
+        made._service.join(tenant)
+        made.insert(one)
+        here[key] = one
+        for _ in range(data.draw(st.integers(0, 2))):
+            if here and data.draw(st.booleans()):
+                gone = here.pop(data.draw(st.sampled_from(sorted(here))))
+                made.remove(gone)
+                made._service.charge(gone.params.tenant, data.draw(st.integers(0, 40)))
+                away.append(gone)
+            elif away:
+                back = away.pop(data.draw(st.integers(0, len(away) - 1)))
+                made.insert(back)
+                here[back.key] = back
+        most = data.draw(st.integers(0, 6))
+        assert [one.key for one in made.first(most, now)] == slowly(made, most, now)
+    assert [one.key for one in made.first(99, now)] == slowly(made, 99, now)
+
+
+def test_ten_thousand_tenants_are_not_all_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = queue(*(request(key, priority=key % 2, tenant=f"t{key}") for key in range(10_000)))
+    made.first(1, 0.0)
+    looks = 0
+    original = Service.__getitem__
+
+    def counted(self: Service, tenant: str | None) -> int:
+        nonlocal looks
+        looks += 1
+        return original(self, tenant)
+
+    monkeypatch.setattr(Service, "__getitem__", counted)
+    for now in range(9):  # before anybody's level rises
+        first = made.first(2, float(now))
+        made.remove(first[0])
+        made._service.charge(first[0].params.tenant, 3)
+    assert looks < 200
