@@ -21,7 +21,7 @@ from ...hal.contract import CONTRACT_VERSION
 from ...hal.device import Capability, Device
 from ...hal.graph import Graphs, GraphsUnavailable, NoGraphReason
 from ...hal.stream import Streams
-from . import driver
+from . import driver, providers
 from .register import ARCHS
 
 OLDEST_TRITON = (3, 6)
@@ -66,9 +66,10 @@ class CudaBackend(Backend):
 
     @property
     def kernel_modules(self) -> Sequence[str]:  # type: ignore[override]
-        """The families that have kernels."""
+        """The families that have kernels, and the providers that are installed."""
         here = Path(__file__).parent
-        return tuple(f".{family}" for family in FAMILIES if (here / f"{family}.py").is_file())
+        families = tuple(f".{family}" for family in FAMILIES if (here / f"{family}.py").is_file())
+        return families if interpreting() else families + providers.installed()
 
     @property
     def device_type(self) -> str:  # type: ignore[override]
