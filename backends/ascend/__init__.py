@@ -123,7 +123,7 @@ def verdict(found: Found) -> Available | Unavailable:
     if found.level is Level.CHIP:
         return Available(f"{found.chip}, CANN {found.cann}, torch_npu {found.torch_npu}")
     if not found.simulator:
-        return Available(f"simulated on the CPU, nothing runs on a device; level {int(found.level)}, {found.level.words}")
+        return Available(f"simulated on the CPU, not on a device; level {int(found.level)}, {found.level.words}")
     return Unavailable(
         f"no Ascend device answers (level {int(found.level)}, {found.level.words}), and there is no simulator: "
         f"{found.simulator}",

@@ -28,6 +28,7 @@ from .sim import build
 
 LIBRARY = "libascendcl.so"
 _HOMES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
+_STATED = re.compile(r"^(?:toolkit_running_version\s*=\s*\[?(?:[^:\]\n]*:)?|[Vv]ersion\s*=\s*)(\d[\w.]*)", re.M)
 _FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann")
 
 
@@ -226,8 +227,7 @@ def _cann_version(tools: Tools, home: str) -> str:
     for name in ("version.cfg", "version.info", "x86_64-linux/ascend_toolkit_install.info",
                  "aarch64-linux/ascend_toolkit_install.info"):  # fmt: skip
         text = tools.read(f"{home}/{name}") or ""
-        found = re.search(r"^(?:toolkit_running_version\s*=\s*\[?(?:[^:\]\n]*:)?|[Vv]ersion\s*=\s*)(\d[\w.]*)", text, re.M)
-        if found:
+        if found := _STATED.search(text):
             return found[1]
     return ""
 

@@ -126,4 +126,3 @@ def argument_names(function: Any) -> tuple[str, ...]:
         buffer = function.buffer_map[parameter] if parameter in function.buffer_map else None
         names.append(str(parameter.name if buffer is None else buffer.name))
     return tuple(names)
-

@@ -95,6 +95,7 @@ def _child(file: str, name: str, values: str) -> None:
     import tilelang  # type: ignore[import-not-found, import-untyped, unused-ignore]
     from tvm.target import Target  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
+    sys.path.insert(0, str(Path(file).resolve().parent))  # for parts that several files of kernels share
     spec = importlib.util.spec_from_file_location("kernels", file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

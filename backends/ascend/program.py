@@ -80,8 +80,9 @@ class Program:
 
     def digest(self) -> str:
         """Of the source: the files without comments and layout, the function and its arguments."""
-        sources = [ast.unparse(ast.parse((HERE / name).read_text(encoding="utf-8"))) for name in (self.file, *self.needs)]
-        return build.digest([self.name, repr(sorted(self.parameters.items())), *sources])
+        texts = [(HERE / name).read_text(encoding="utf-8") for name in (self.file, *self.needs)]
+        code = [ast.unparse(ast.parse(text)) for text in texts]
+        return build.digest([self.name, repr(sorted(self.parameters.items())), *code])
 
     def current(self) -> bool:
         """Whether the text that is part of the package came from the source as it is now."""

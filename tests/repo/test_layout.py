@@ -69,7 +69,7 @@ def test_the_command_and_the_distribution_state_that_version() -> None:
 def test_the_backends_of_the_repository_register_through_the_door_of_plugins(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["deepinfer.backends"] == BUILT_IN
-    assert set(BUILT_IN) == {"reference", "cuda"}
+    assert set(BUILT_IN) == {"reference", "cuda", "ascend"}
 
 
 def test_public_names_are_lazy_and_unknown_ones_are_errors() -> None:
