@@ -8,16 +8,33 @@ from __future__ import annotations
 import ctypes
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 from ...hal.errors import BackendError, KernelError
 
 _LIBRARY = "libcuda.so.1"
 _MISSING = f"NVIDIA's driver is not installed (no {_LIBRARY})"
+_CLUSTER = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 _SHARED_LIMIT = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 REFUSED = (1, 98, 701)
 """What `cuLaunchKernel` gives where a launch is at fault and not the device: an invalid value, an invalid function, and
 more resources than there are."""
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute, of a cluster's size."""
+
+    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_uint * 16))
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(_Attribute)), ("count", ctypes.c_uint),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -68,9 +85,25 @@ class Functions:
             raise BackendError(_MISSING) from None
         number, pointer = ctypes.c_uint, ctypes.c_void_p
         lib.cuLaunchKernel.argtypes = [pointer, *[number] * 7, pointer, pointer, pointer]
+        lib.cuLaunchKernelEx.argtypes = [ctypes.POINTER(_Config), pointer, pointer, pointer]
         lib.cuFuncSetAttribute.argtypes = [pointer, ctypes.c_int, ctypes.c_int]
         self._lib = lib
         self.launch = lib.cuLaunchKernel
+
+    def launch_clusters(
+        self,
+        function: int,
+        grid: tuple[int, int, int],
+        cluster: tuple[int, int, int],
+        threads: int,
+        shared: int,
+        stream: int,
+        extra: Any,
+    ) -> int:
+        """`launch` of blocks in clusters of so many; the status."""
+        attribute = _Attribute(_CLUSTER, 0, (ctypes.c_uint * 16)(*cluster))
+        config = _Config(grid, (threads, 1, 1), shared, stream, ctypes.pointer(attribute), 1)
+        return int(self._lib.cuLaunchKernelEx(ctypes.byref(config), function, None, extra))
 
     def load(self, cubin: bytes, name: str, shared: int) -> int:
         """The handle of a function, on the current context.

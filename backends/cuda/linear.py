@@ -21,68 +21,13 @@ from torch import Tensor
 
 from ...hal.registry import Signature
 from ...ops.spec import WeightHandle
-from . import grouped, vision_attention  # noqa: F401  (register)
+from . import grouped_sm90, linear_sm90, vision_attention  # noqa: F401  (register)
 from .jit import INTERPRETED
-from .linear_launches import (
-    BF16_FEW,
-    CLEAN_DTYPE,
-    FEW,
-    GROUP,
-    MANY,
-    add_launch,
-    aligned,
-    clean_scale,
-    dealt,
-    few_launch,
-    many_launch,
-    packed_launch,
-    part_of,
-    unpack_launch,
-)  # fmt: skip
-from .portable_weights import FP8_CLEAN
+from .linear_fp8 import fp8_prepare, fp8_scratch, grouped_scratch, run, whole_blocks, whole_groups
+from .linear_launches import BF16_FEW, add_launch, aligned, few_launch, many_launch, packed_launch, part_of
 from .register import kernel
 
 # ---- FP8 weights ----------------------------------------------------------------------------------------------------
-
-
-def whole_groups(signature: Signature) -> str | None:
-    """Channels have scales in groups of 32."""
-    k = signature.dims["K"]
-    return None if k % GROUP == 0 and k else f"K must be a multiple of {GROUP} and not 0, got {k}"
-
-
-def whole_blocks(signature: Signature) -> str | None:
-    """Scales are for blocks of 32 outputs by 32 channels."""
-    n, k = signature.dims["N"], signature.dims["K"]
-    return (
-        None if n % GROUP == 0 and k % GROUP == 0 and n and k else f"N and K must be multiples of 32, got {n} and {k}"
-    )
-
-
-def fp8_prepare(weight: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
-    """Codes as they are, scales marked where the weight is clean."""
-    return aligned(weight, clean_scale(scale, FP8_CLEAN, weight))
-
-
-def _fp8_scratch(rows: int, groups: int, n: int, k: int) -> tuple[int, int, int]:
-    """Bytes for unpacked rows, for unpacked weights, for parts."""
-    x = 2 * rows * groups * dealt(k) if rows > FEW else 0
-    if rows >= MANY:
-        return x, 2 * groups * n * dealt(k), 0
-    parts = -(-k // part_of(groups * n, k))
-    return x, 0, 4 * parts * rows * groups * n if parts > 1 else 0
-
-
-def fp8_scratch(xq: Tensor, xs: Tensor, weight: WeightHandle) -> int:
-    """Scratch of `linear_fp8`."""
-    n, k = weight.tensors[0].shape
-    return sum(_fp8_scratch(xq.shape[0], 1, n, k))
-
-
-def grouped_scratch(xq: Tensor, xs: Tensor, weight: WeightHandle) -> int:
-    """Scratch of `linear_fp8_grouped`."""
-    groups, n, k = weight.tensors[0].shape
-    return sum(_fp8_scratch(xq.shape[0], groups, n, k))
 
 
 @kernel("linear_fp8", version=0, supports=whole_groups, prepare=fp8_prepare, workspace=fp8_scratch)
@@ -91,7 +36,7 @@ def linear_fp8(
 ) -> Tensor:
     if out is None:
         out = torch.empty((xq.shape[0], weight.tensors[0].shape[0]), dtype=torch.bfloat16, device=xq.device)
-    _fp8(xq, xs, weight.tensors, out, workspace, 1)
+    run(xq, xs, weight.tensors, out, workspace, 1)
     return out
 
 
@@ -102,7 +47,7 @@ def linear_fp8_grouped(
     groups, n = weight.tensors[0].shape[:2]
     if out is None:
         out = torch.empty((xq.shape[0], groups, n), dtype=torch.bfloat16, device=xq.device)
-    _fp8(xq, xs, weight.tensors, out, workspace, groups)
+    run(xq, xs, weight.tensors, out, workspace, groups)
     return out
 
 
@@ -160,37 +105,6 @@ def _native(
     packed_launch(rows, groups, n, k, False, True, True)(xq.view(torch.uint8), xs, codes, scale, y, rows)
     if size:
         add_launch(out.numel(), n, -(-k // part_of(groups * n, k)), False)(y, None, None, out, out.numel())
-
-
-def _fp8(
-    xq: Tensor, xs: Tensor, weights: tuple[Tensor, ...], out: Tensor, workspace: Tensor | None, groups: int
-) -> None:
-    weight, scale = weights[0], weights[1].view(torch.uint8)
-    clean = weights[1].dtype == CLEAN_DTYPE
-    rows, (n, k) = xq.shape[0], weight.shape[-2:]
-    if not out.numel():
-        return
-    x, w = xq.view(torch.uint8), weight.view(torch.uint8)
-    sizes = _fp8_scratch(rows, groups, n, k)
-    if workspace is None:
-        workspace = torch.empty(sum(sizes), dtype=torch.uint8, device=xq.device)
-    x_bytes, w_bytes, _ = sizes
-    if x_bytes:
-        unpacked = workspace[:x_bytes].view(torch.bfloat16)
-        unpack_launch(rows * groups, k, 1)(x, xs, unpacked, rows * groups)
-        x = unpacked
-    if w_bytes:
-        wide = workspace[x_bytes : x_bytes + w_bytes].view(torch.bfloat16)
-        # Blocks of 32 outputs lie across groups as well, as a group has whole blocks where there are several.
-        unpack_launch(groups * n, k, GROUP)(w, scale, wide, groups * n)
-        part = part_of(groups * n, k)
-        many_launch(rows, groups, n, dealt(k), part, False)(x, wide, None, None, out, rows)
-        return
-    parts = -(-k // part_of(groups * n, k))
-    y = out if parts == 1 else workspace[x_bytes : sum(sizes)].view(torch.float32)
-    packed_launch(rows, groups, n, k, clean, not x_bytes)(x, None if x_bytes else xs, w, scale, y, rows)
-    if parts > 1:
-        add_launch(out.numel(), n, parts, False)(y, None, None, out, out.numel())
 
 
 # ---- bf16 weights ---------------------------------------------------------------------------------------------------

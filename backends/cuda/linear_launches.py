@@ -23,7 +23,11 @@ MANY = 256
 TILE = 128
 """Outputs of a program, as far as the cut into parts goes."""
 PROGRAMS = 160
-"""Programs that fill a GPU."""
+"""Programs that a cut into parts aims at."""
+ENOUGH = 64
+"""Tiles that are not cut: with half a tile each, they fill a GPU."""
+MOST_PARTS = 8
+"""Blocks that a GPU can have work together."""
 PART = 512
 """Fewest channels of a part."""
 DEAL = device.DEAL.value
@@ -35,7 +39,7 @@ def part_of(outputs: int, k: int) -> int:
     """Channels of a part, a multiple of 128: K whole where the outputs alone fill a GPU. By static sizes only: it is
     part of what a weight computes."""
     tiles = -(-outputs // TILE)
-    parts = max(1, min(-(-PROGRAMS // tiles), k // PART)) if 2 * tiles < PROGRAMS else 1
+    parts = max(1, min(-(-PROGRAMS // tiles), k // PART, MOST_PARTS)) if tiles < ENOUGH else 1
     return -(-k // (parts * 128)) * 128
 
 

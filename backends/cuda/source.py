@@ -212,11 +212,14 @@ class SourceKernel:
             raise InvalidArgumentError("arch", arch, f"{', '.join(self.archs)} ({self.file})")
         return build(self.file, f"{arch}a", self.options, folder)
 
-    def launch(self, grid: tuple[int, int, int], device: int, *args: Any) -> None:
+    def launch(
+        self, grid: tuple[int, int, int], device: int, *args: Any, cluster: tuple[int, int, int] | None = None
+    ) -> None:
         """Launch on torch's current stream of a device.
 
         Args:
             grid: blocks. device: its index. args: numbers, in the order of the signature; `data_ptr()` of tensors.
+            cluster: blocks of a cluster, of which the grid is a multiple; None for none, or what the source says.
 
         Raises:
             InvalidArgumentError: an argument does not fit its type.
@@ -233,7 +236,10 @@ class SourceKernel:
             torch._C._cuda_setDevice(device)
         try:
             stream = torch._C._cuda_getCurrentRawStream(device)
-            status = driver().launch(function, *grid, self.threads, 1, 1, self.shared, stream, None, buffer[1])
+            if cluster is None:
+                status = driver().launch(function, *grid, self.threads, 1, 1, self.shared, stream, None, buffer[1])
+            else:
+                status = driver().launch_clusters(function, grid, cluster, self.threads, self.shared, stream, buffer[1])
         finally:
             if current != device:
                 torch._C._cuda_setDevice(current)
