@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..model.truncation import EXACT, Truncation
+from .flops import FlopModel
 from .images import ImageReader
 from .planner import Limits
 from .prefix import PrefixSettings
@@ -24,7 +25,9 @@ class EngineConfig:
         stop_preempted_request: end preempted requests instead of recomputing them.
         seed: base of the seeds of requests that have none; None draws them from the operating system.
         force_top_k: candidates that sampling keeps at most, 0 for all; bounds `top_logprobs`.
-        log_interval: steps between log lines; 0 is off.
+        log_interval: steps between records of the log; 0 is off.
+        flops: what a row of the model takes, for the log; None where that is not known.
+        peak_flops: of the device, FP8-equivalent per second; None where that is not known.
         truncation: bounded replay of prompts, which leaves no prompt log-probabilities.
         prefix: requests that begin alike share what was computed; None turns that off.
         near_keys: keys that sparse attention looks at per row, for the prediction of a step's time.
@@ -51,3 +54,5 @@ class EngineConfig:
     near_keys: int = 1 << 30
     async_scheduling: bool = False
     trace: str | None = None
+    flops: FlopModel | None = None
+    peak_flops: float | None = None

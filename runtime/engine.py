@@ -31,9 +31,10 @@ from .observe import Observers
 from .outputs import FinishReason, RequestOutput
 from .params import SamplingParams
 from .planner import Held, StepPlan, plan_step
-from .progress import EngineStats, ProgressLog
+from .progress import EngineStats
 from .queues import Queues
 from .request import Proposal, Request, TextDecoder
+from .step_log import StepLog
 from .trace import TraceWriter
 
 __all__ = ["EngineConfig", "EngineStats", "LLMEngine"]
@@ -93,7 +94,8 @@ class LLMEngine:
         self._costs = None if limits.step_seconds is None else CostFit(config.near_keys)
         self._trace = None if config.trace is None else TraceWriter(config.trace, limits)
         self._closed = False
-        self._progress = ProgressLog(config.log_interval)
+        if config.log_interval > 0:
+            self.observers.add(StepLog(config))
         self._lock = threading.RLock()
         self._idle = threading.Condition(self._lock)
         """Told whenever a step has ended."""
@@ -361,7 +363,6 @@ class LLMEngine:
             if self.observers:
                 self.observers.ran(flight.work, began, ended, self._queues)
                 self.observers.timed("commit", time.monotonic() - ended)
-            self._progress.after_step(self.stats, self._queues)
             if self._search is not None:
                 self._search.step_passed(flight.work)
 

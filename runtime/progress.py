@@ -1,15 +1,10 @@
-"""Counters of an engine, and the log line made of them."""
+"""Counters of an engine."""
 
 from __future__ import annotations
 
-import logging
-import time
 from dataclasses import dataclass
 
 from .outputs import RequestOutput
-from .queues import Queues
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -34,34 +29,3 @@ class EngineStats:
         """Drafts that a step verified, from its last output."""
         self.verified += output.verified
         self.accepted += output.accepted
-
-
-class ProgressLog:
-    """One line every `interval` steps, with the rates since the last; 0 is off."""
-
-    def __init__(self, interval: int) -> None:
-        self.interval = interval
-        self._mark = (time.monotonic(), 0, 0, 0, 0)
-
-    def after_step(self, stats: EngineStats, queues: Queues) -> None:
-        """Call it once per step that ran."""
-        if self.interval <= 0 or stats.steps % self.interval:
-            return
-        then, prompt, output, verified, accepted = self._mark
-        now = time.monotonic()
-        seconds = max(now - then, 1e-9)
-        log.info(
-            "step %d: %.1f prompt tokens/s, %.1f output tokens/s, "
-            "%d of %d drafts accepted, %d running, %d waiting, %d of %d pages, %d preemptions",
-            stats.steps,
-            (stats.prompt_tokens - prompt) / seconds,
-            (stats.output_tokens - output) / seconds,
-            stats.accepted - accepted,
-            stats.verified - verified,
-            len(queues.running),
-            len(queues.waiting),
-            queues.pages_in_use,
-            queues.pages.capacity,
-            stats.preemptions,
-        )
-        self._mark = (now, stats.prompt_tokens, stats.output_tokens, stats.verified, stats.accepted)

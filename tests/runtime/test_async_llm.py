@@ -190,15 +190,25 @@ def test_leaving_aborts_and_frees_everything(how: str) -> None:
 
 def test_an_id_is_free_again_and_the_last_word_of_the_aborted_goes_astray() -> None:
     async def main() -> None:
-        llm, _ = made()
+        llm, executor = made()
         async with llm:
             for _ in range(5):
+                executor.gate.clear()
                 stream = llm.generate(prompt_token_ids=[5], sampling_params=params(60), request_id="it")
-                await anext(stream)
+                first = asyncio.ensure_future(anext(stream))
+                while not llm.unfinished:
+                    await asyncio.sleep(0.001)
                 with pytest.raises(InvalidArgumentError, match="request_id"):
                     await anext(llm.generate(prompt_token_ids=[5], request_id="it"))
-                await stream.aclose()
-                deltas = await collect(llm.generate(prompt_token_ids=[8], sampling_params=params(3), request_id="it"))
+                first.cancel()
+                await asyncio.wait([first])
+                again = asyncio.ensure_future(
+                    collect(llm.generate(prompt_token_ids=[8], sampling_params=params(3), request_id="it"))
+                )
+                while not llm.unfinished:
+                    await asyncio.sleep(0.001)
+                executor.gate.set()
+                deltas = await again
                 assert said(deltas) == tokens(alone([8], params(3))) and deltas[-1].finish_reason == "length"
 
     run(main())
