@@ -14,7 +14,7 @@ _DRAFT = "verification scheduled by confidence"
 _EPLB = "expert load balancing"
 _CUDA = "the cuda backend"
 _PARALLEL = "expert and data parallelism"
-_GRAPHS = "graph capture in the engine"
+_GRAPHS = "draft passes captured apart from the steps that they belong to"
 _GRAMMAR = "structured output"
 _VISION = "image workers of their own processes"
 _ASYNC = "asynchronous scheduling"
@@ -249,9 +249,19 @@ _SPECULATION = [
 ]
 
 _GRAPH = [
-    _planned("ENFORCE_EAGER", boolean(), False, _GRAPHS, "No graphs for the main model.", accepts=(False, True)),
-    _planned("DFLASH_ENFORCE_EAGER", boolean(), False, _GRAPHS, "No graphs for the draft head.", accepts=(False, True)),
-    _planned("CUDAGRAPH_BATCH_SIZE_INTERVAL", integer(1), 8, _GRAPHS, "Step between captured batch sizes."),
+    _used(
+        "ENFORCE_EAGER",
+        boolean(),
+        False,
+        "No graphs: every launch of a decode step comes from the host. Results are the same bits.",
+    ),
+    _used("DFLASH_ENFORCE_EAGER", boolean(), False, "No graphs for the draft head."),
+    _used(
+        "CUDAGRAPH_BATCH_SIZE_INTERVAL",
+        integer(1),
+        8,
+        "Step between numbers of sequences whose decode steps are captured; below it these are powers of two.",
+    ),
     _planned("DFLASH_CUDAGRAPH_BATCH_SIZE_INTERVAL", integer(1), 8, _GRAPHS, "The same for the draft head."),
 ]
 

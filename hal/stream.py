@@ -28,6 +28,27 @@ from .errors import DeepInferError
 class HostSyncError(DeepInferError):
     """The host waited for the device where that is forbidden; see `Streams.no_host_sync`."""
 
+    @classmethod
+    def at(cls, device: Device, error: BaseException) -> HostSyncError:
+        """The error of a wait that a device library reported: names the op in which it happened, else the line."""
+        return cls(f"the host waits for {device}, in {place_of(error)}, where that is forbidden: {error}")
+
+
+DISPATCH = "<dispatch of "
+"""File name, up to the op's, of the code that calls an op's kernel; see `ops.dispatch`."""
+
+
+def place_of(error: BaseException) -> str:
+    """Where an exception comes from: the innermost op that was being run, else file and line."""
+    op, line, trace = "", "an unknown place", error.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if name.startswith(DISPATCH):
+            op = name[len(DISPATCH) : -1]
+        line = f"{name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"the op {op} ({line})" if op else line
+
 
 class Event(ABC):
     """A point in a stream: everything that was queued on it before `Streams.record`."""
@@ -89,6 +110,8 @@ class Streams(ABC):
     @abstractmethod
     def no_host_sync(self) -> AbstractContextManager[None]:
         """In a with block, an operation of torch that makes the host wait for the device raises HostSyncError.
+
+        The error names the op that waited, or the line where no op did.
 
         Process-wide while it lasts, for debugging and tests; libraries that call the driver themselves are not seen.
         """

@@ -6,6 +6,7 @@ from its token ids alone: they are gathered by a worker thread from the start of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -49,10 +50,23 @@ class Engram:
         self.device = device
         self.eps = eps
 
+    @property
+    def on_host(self) -> bool:
+        """Whether the table lies in host memory."""
+        return self.weights.table.device.type == "cpu"
+
+    @property
+    def width(self) -> int:
+        """Channels of a row, C dh."""
+        return self.weights.offsets.shape[0] * self.weights.table.shape[1]
+
     def fetch(self, batch: Batch) -> Rows:
         """The step's rows: e4m3 [T, C dh] and scales [T, C dh/32], where the table is."""
+        return self.fetch_ngrams(batch.host_ngrams if self.on_host else batch.ngrams)
+
+    def fetch_ngrams(self, ngrams: torch.Tensor) -> Rows:
+        """The rows of n-grams int32 [T, n], which lie where the table is."""
         weights = self.weights
-        ngrams = batch.host_ngrams if weights.table.device.type == "cpu" else batch.ngrams
         rows = ops.engram_hash(
             ngrams, weights.lookup, weights.multipliers, weights.primes, weights.offsets, weights.pad
         )
@@ -74,9 +88,26 @@ class EngramFetcher:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engram")
 
     def start(self, layers: dict[int, Engram], batch: Batch) -> dict[int, Future[Rows]]:
-        """layer -> future of its rows, in the order the layers need them."""
-        return {layer: self._pool.submit(engram.fetch, batch) for layer, engram in sorted(layers.items())}
+        """layer -> future of its rows, in the order the layers need them.
+
+        Tables on a device are read by work queued here: a worker's would be in no order with that of this thread.
+        """
+        return {
+            layer: self._pool.submit(engram.fetch, batch) if engram.on_host else _done(engram.fetch(batch))
+            for layer, engram in sorted(layers.items())
+        }
 
     def close(self) -> None:
         """Stop the worker."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def given_rows(rows: Mapping[int, Rows]) -> dict[int, Future[Rows]]:
+    """Rows that are there, as `EngramFetcher.start` gives them."""
+    return {layer: _done(found) for layer, found in rows.items()}
+
+
+def _done(rows: Rows) -> Future[Rows]:
+    future: Future[Rows] = Future()
+    future.set_result(rows)
+    return future

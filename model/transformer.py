@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from .cache_layout import CacheLayout
 from .caches import Caches
 from .config import ModelConfig
 from .draft import Drafter, DraftPool, DraftRequest, Drafts, DraftSampling, check_block
-from .engram import Engram, EngramFetcher, Rows
+from .engram import Engram, EngramFetcher, Rows, given_rows
 from .layer import Layer
 from .step import Step
 from .topology import Topology
@@ -96,12 +97,20 @@ class Model:
         """Empty cache pools: `pages` pages of 128 tokens and `slots` state slots, number 0 of each reserved."""
         return Caches(self.cache_layout, pages, slots, self.device, self.config.text.head_dim)
 
-    def forward(self, batch: Batch, caches: Caches) -> torch.Tensor:
+    def forward(
+        self,
+        batch: Batch,
+        caches: Caches,
+        rows: Mapping[int, Rows] | None = None,
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         """Compute a step: writes the rows' cache entries, returns logits of the rows that asked for them.
 
         Args:
             batch: the rows. Positions before a sequence's `start` must be in the caches.
             caches: read and written.
+            rows: Engram rows of the step by layer, where somebody has gathered them already.
+            out: where the logits go.
 
         Returns:
             fp32 [L, vocab], in the order of the batch's sequences and positions.
@@ -112,16 +121,16 @@ class Model:
         self._check_ranks("a forward")
         step = Step(batch, caches)
         streams, pending = self.enter(batch)
-        rows = self._fetcher.start(self.engrams, batch)
+        fetched = self._fetcher.start(self.engrams, batch) if rows is None else given_rows(rows)
         for number, layer in enumerate(self.layers):
             if number == self.topology.n_prefill_layer:
                 streams, pending = self.cross(streams, pending, step)
-            streams = self.remember(number, streams, rows, step.batch)
+            streams = self.remember(number, streams, fetched, step.batch)
             self.tap(number, streams, step)
             streams, pending = layer(streams, pending, step)
         if self.drafter is not None:
             self.drafter.remember(step)
-        return self.logits(streams, pending, step.batch.logit_rows)
+        return self.logits(streams, pending, step.batch.logit_rows, out)
 
     def draft(
         self,
@@ -213,12 +222,14 @@ class Model:
             return streams
         return self.engrams[number](streams, rows[number].result(), batch.image)
 
-    def logits(self, streams: torch.Tensor, pending: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    def logits(
+        self, streams: torch.Tensor, pending: torch.Tensor, rows: torch.Tensor, out: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Logits fp32 [L, vocab] of the given rows int32 [L]."""
         mult, width = streams.shape[1:]
         picked = ops.gather_rows(streams.view(-1, mult * width), rows).view(-1, mult, width)
         hidden = ops.hc_collapse(picked, ops.gather_rows(pending, rows))
-        return ops.linear_bf16(ops.rms_norm(hidden, self.norm, self.config.text.rms_norm_eps), self.head, True)
+        return ops.linear_bf16(ops.rms_norm(hidden, self.norm, self.config.text.rms_norm_eps), self.head, True, out=out)
 
     def close(self) -> None:
         """Stop the worker that fetches Engram rows."""

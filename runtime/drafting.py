@@ -101,7 +101,7 @@ class ModelDrafter:
         temperatures = settings.confidence_temperatures
         if len(temperatures) == 1:
             temperatures *= settings.drafts
-        self._inv_confidence = torch.tensor([1.0 / t for t in temperatures], device=pool.confidence.device)
+        self.inv_confidence = torch.tensor([1.0 / t for t in temperatures], device=pool.confidence.device)
 
     def propose(self, work: Sequence[Work], results: Sequence[Result]) -> None:
         """See `execute.ProposesDrafts.propose`."""
@@ -125,7 +125,7 @@ class ModelDrafter:
             min_p=params.min_p,
             force_top_k=self.force_top_k,
             shared=self.settings.shared,
-            inv_confidence=self._inv_confidence,
+            inv_confidence=self.inv_confidence,
         )
         pool = self.pool
         if all(item.request.params.temperature == 0 for item, _ in chosen):

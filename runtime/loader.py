@@ -14,6 +14,7 @@ from ..hal.backend import Backend
 from ..hal.catalog import load_backend
 from ..hal.device import Device
 from ..hal.errors import InvalidArgumentError, NotSupportedError
+from ..hal.graph import GraphsUnavailable
 from ..model.hub import resolve_model
 from ..model.tokenizer import Tokenizer
 from ..model.transformer import Model
@@ -22,6 +23,7 @@ from .args import PAGE_TOKENS, EngineArgs
 from .drafting import ModelDrafter, Speculation
 from .engine import EngineConfig, LLMEngine
 from .execute import ModelExecutor
+from .graphs import DecodeGraphs, GraphSettings, Where
 from .images import ImageReader
 from .planner import pages_for
 from .prefix import PrefixSettings
@@ -81,7 +83,7 @@ def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device:
     sampling = SamplerConfig.from_environment()
     looked_at = model.cache_layout.ring_slots - _kept_for_prefixes(args)
     truncation = resolve_truncation(args, model.topology, looked_at)
-    executor = build_executor(model, pages + 1, slots + 1, sampling, drafting, truncation)
+    executor = build_executor(model, pages + 1, slots + 1, sampling, drafting, truncation, _graphs(backend, device))
     config = EngineConfig(
         vocab_size=text.vocab_size,
         eos_id=tokenizer.eos_id,
@@ -103,7 +105,12 @@ def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device:
     def decoder() -> TextDecoder:
         return tokenizer.detokenizer()
 
-    engine = LLMEngine(config, executor, decoder, model.close)
+    def close() -> None:
+        if executor.graphs is not None:
+            executor.graphs.release()
+        model.close()
+
+    engine = LLMEngine(config, executor, decoder, close)
     return LoadedEngine(engine, model, tokenizer, path, backend.name)
 
 
@@ -114,13 +121,36 @@ def build_executor(
     sampling: SamplerConfig,
     drafting: Speculation,
     truncation: Truncation = EXACT,
+    graphs: tuple[Where, GraphSettings] | None = None,
 ) -> ModelExecutor:
-    """Caches of so many pages and state slots (number 0 of each is reserved), sampler and drafter of a model."""
+    """Caches of so many pages and state slots (number 0 of each is reserved), sampler and drafter of a model.
+
+    Args:
+        graphs: of the device, where decode steps are to be captured.
+    """
     caches = model.new_caches(pages, slots)
     vocab = model.config.text.vocab_size
     pool = drafting.new_pool(slots, vocab, model.device)
     drafter = None if pool is None else ModelDrafter(model, caches, drafting, pool, sampling.force_top_k)
-    return ModelExecutor(model, caches, Sampler(vocab, sampling, pool, drafting.shared), drafter, truncation)
+    sampler = Sampler(vocab, sampling, pool, drafting.shared)
+    captured = None
+    if graphs is not None:
+        where, how = graphs
+        most = pages_for(model.max_model_len, PAGE_TOKENS)
+        captured = DecodeGraphs(where, model, caches, sampler, drafter, how, most)
+    return ModelExecutor(model, caches, sampler, drafter, truncation, captured)
+
+
+def _graphs(backend: Backend, device: Device) -> tuple[Where, GraphSettings] | None:
+    """Graphs of the device, unless it has none or the environment turns them off."""
+    settings = GraphSettings.from_environment()
+    if not settings.main:
+        return None
+    where = Where.of(backend, device)
+    if isinstance(where, GraphsUnavailable):
+        log.info("decode steps run without graphs: %s", where)
+        return None
+    return where, settings
 
 
 def _load_model(args: EngineArgs, path: Path, device: Device) -> Model:

@@ -140,6 +140,26 @@ class Sampler:
         self._log2q = None if pool is None or pool.log2q is None else pool.log2q
         self._shared = shared
 
+    @property
+    def log2q(self) -> Tensor | None:
+        """Distributions that drafts were drawn from, [slots, n, V]; None where verification needs none."""
+        return self._log2q
+
+    @property
+    def shared(self) -> bool:
+        """Whether a draft is accepted if it is the target's own draw."""
+        return self._shared
+
+    def adjust_static(self, logits: Tensor, requests: Sequence[Request]) -> Tensor:
+        """Biases and the blacklist, which are the same for every token of a request: row i is one of requests[i]."""
+        groups: dict[str, Tensor] = {}
+        biases = [request.params.logit_bias or {} for request in requests]
+        if any(biases):
+            groups |= _bias_table(biases, logits)
+        if self._mask is not None:
+            groups["bitmask"] = _upload(np.tile(self._mask, (len(requests), 1)), logits)
+        return ops.adjust_logits(logits, **groups) if groups else logits
+
     def sample(self, logits: Tensor, work: Sequence[Work]) -> list[Result]:
         """One result per work item.
 
@@ -156,7 +176,7 @@ class Sampler:
             prompt_rows += range(row, row + len(item.prompt_rows))
             row += len(item.prompt_rows)
             if item.sample:
-                spans.append((result, self._rows_of(item)))
+                spans.append((result, self.rows_of(item)))
                 sampled += range(row, row + len(item.sampled_rows))
                 row += len(item.sampled_rows)
         assert row == logits.shape[0], "the model returned another number of logit rows than was asked for"
@@ -168,7 +188,13 @@ class Sampler:
                 result.tokens = tokens
         return results
 
-    def _rows_of(self, item: Work) -> list[Row]:
+    @property
+    def device_only(self) -> bool:
+        """Whether no setting acts on every request in a way that only the host can list."""
+        return self._mask is None and not self.config.sum_smaller
+
+    def rows_of(self, item: Work) -> list[Row]:
+        """The rows of an item that draw, in order."""
         tokens, request = item.tokens(), item.request
         first = -1
         if self._log2q is not None and item.drafts and request.proposal.drawn and request.params.temperature > 0:

@@ -22,6 +22,7 @@ _ARGS = "tests/runtime/test_args.py::"
 _IMAGES = "tests/runtime/test_images.py::"
 _LOADER = "tests/runtime/test_loader.py::"
 _DRAFTING = "tests/runtime/test_drafting.py::"
+_GRAPHS = "tests/runtime/test_graphs.py::"
 _PREFIX = "tests/runtime/test_prefix.py::"
 _TRUNCATION = "tests/runtime/test_truncation.py::"
 _REFUSED_ARGUMENT = _ARGS + "test_unsupported_values_say_what_brings_them"
@@ -139,6 +140,9 @@ VARIABLE_TESTS: Mapping[str, str] = {
     "YOCO_PREFILL_KEEP_TOKENS": _TRUNCATION + "test_the_variables_choose_what_is_computed",
     "COMPUTE_SUM_SMALLER_PROBS": _LOADER + "test_the_variables_of_sampling_act_on_what_is_drawn",
     "SAMPLER_FORCE_TOPK": _LOADER + "test_the_variables_of_sampling_act_on_what_is_drawn",
+    "ENFORCE_EAGER": _GRAPHS + "test_the_variables_turn_graphs_off",
+    "DFLASH_ENFORCE_EAGER": _GRAPHS + "test_the_variables_turn_graphs_off",
+    "CUDAGRAPH_BATCH_SIZE_INTERVAL": _GRAPHS + "test_sizes_that_are_captured",
     "DECODE_TOKEN_BLACKLIST": _LOADER + "test_the_variables_of_sampling_act_on_what_is_drawn",
 }
 

@@ -48,7 +48,7 @@ class CudaStreams(Streams):
             yield
         except RuntimeError as error:
             if _SYNC_MESSAGE in str(error):
-                raise HostSyncError(f"the host waits for {self.device} where that is forbidden: {error}") from error
+                raise HostSyncError.at(self.device, error) from error
             raise
         finally:
             torch.cuda.set_sync_debug_mode(before)

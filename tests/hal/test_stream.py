@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 
+from deepinfer import ops  # noqa: F401  (defines the specs)
 from deepinfer.hal.backend import Backend
 from deepinfer.hal.device import Device
-from deepinfer.hal.stream import InlineStreams
+from deepinfer.hal.stream import HostSyncError, InlineStreams
+from deepinfer.ops.spec import SPECS
 
 CPU = Device("cpu")
 
@@ -27,3 +32,20 @@ def test_work_is_done_as_it_is_called() -> None:
     event.synchronize()
     copies.synchronize()
     streams.synchronize()
+
+
+def test_a_wait_is_told_with_the_op_that_waited() -> None:
+    """The message must come from the file name that generated dispatch functions really have."""
+    run = SPECS["rms_norm"].run
+    scope: dict[str, Any] = {}
+    exec(compile("def call(f):\n    f()", run.__code__.co_filename, "exec"), scope)
+
+    def waits() -> None:
+        raise RuntimeError("called a synchronizing operation")
+
+    for call, place in ((scope["call"], r"the op rms_norm \("), (lambda f: f(), r".*test_stream\.py:\d+, where")):
+        try:
+            call(waits)
+        except RuntimeError as error:
+            with pytest.raises(HostSyncError, match=f"the host waits for cpu, in {place}"):
+                raise HostSyncError.at(CPU, error) from error

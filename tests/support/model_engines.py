@@ -25,12 +25,15 @@ def model_engine(
     shared: bool = False,
     sampling: SamplerConfig | None = None,
     poison: int = 0x7F,
+    graphs: Any = None,
     **options: Any,
 ) -> LLMEngine:
     """An engine with n drafts per step; its caches are poisoned, so that a byte nobody wrote shows."""
     rows = requests * 6 + 64 if rows is None else rows
     pages = 2 * requests if pages is None else pages
-    executor = build_executor(model, pages + 1, requests + 1, sampling or SamplerConfig(), Speculation(n, shared))
+    executor = build_executor(
+        model, pages + 1, requests + 1, sampling or SamplerConfig(), Speculation(n, shared), graphs=graphs
+    )
     if executor.caches is not None:
         executor.caches.pages.fill_(poison)
         executor.caches.state.fill_(poison)

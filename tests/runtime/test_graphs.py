@@ -1,0 +1,240 @@
+"""Decode steps on captured graphs: the bits of steps without them, whatever fills the rest of the captured shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from deepinfer.hal import env
+from deepinfer.hal.catalog import load_backend
+from deepinfer.hal.device import Device, capability
+from deepinfer.hal.graph import EagerGraphs, Graph, GraphsUnavailable, NoGraphReason
+from deepinfer.hal.stream import InlineStreams
+from deepinfer.model.hub import resolve_model
+from deepinfer.model.transformer import Model
+from deepinfer.runtime import loader
+from deepinfer.runtime.graphs import GraphSettings, Where
+from deepinfer.runtime.params import SamplingParams
+from deepinfer.runtime.sampler import SamplerConfig
+from model_engines import model_engine, say
+
+LENGTH = 4
+
+
+class Strict(EagerGraphs):
+    """Replays only what was captured, and counts."""
+
+    def __init__(self) -> None:
+        super().__init__(Device("cpu"))
+        self.captured: list[Graph] = []
+
+    def _capture(self, body: Any) -> Graph:
+        self.captured.append(super()._capture(body))
+        return self.captured[-1]
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[Model]:
+    load_backend("reference")
+    loaded = Model.load(resolve_model("tiny"), max_model_len=512)
+    yield loaded
+    loaded.close()
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    yield
+    monkeypatch.undo()
+    env.rearm()
+
+
+def graphs(**settings: Any) -> tuple[Where, GraphSettings]:
+    return Where(Strict(), InlineStreams(Device("cpu"))), GraphSettings(**settings)
+
+
+def requests(count: int = 3, **how: Any) -> list[tuple[list[int], SamplingParams]]:
+    rng = np.random.default_rng(5)
+    lengths = [37, 1, 9, 7, 20, 2, 3][:count]
+    prompts = [[0, *rng.integers(3, 400, size=n - 1).tolist()] for n in lengths]
+    params = {"max_tokens": LENGTH, "ignore_eos": True} | how
+    return [(prompt, SamplingParams(seq_seed=40 + j, **params)) for j, prompt in enumerate(prompts)]
+
+
+def told(found: list[list[Any]]) -> list[Any]:
+    keys = ("token_id", "token_logprobs", "nextn_logprobs", "top_token_ids", "raw_token_logprobs")
+    steps = ("verified", "accepted", "confidence_score", "draft_tok")
+    return [[[getattr(o, k) for k in keys + steps] for o in outputs] for outputs in found]
+
+
+MIXED = [
+    {"temperature": 0},
+    {"temperature": 0.7, "top_p": 0.9},
+    {"temperature": 1.0, "top_k": 20, "min_p": 0.01, "golden_token_ids": [5, 6, 7, 8]},
+]
+
+
+def mixed(count: int = 3) -> list[tuple[list[int], SamplingParams]]:
+    made = []
+    for j, (prompt, _) in enumerate(requests(count)):
+        params = SamplingParams(seq_seed=70 + j, max_tokens=LENGTH + j % 3, ignore_eos=True, **MIXED[j % 3])
+        made.append((prompt, params))
+    return made
+
+
+@pytest.mark.parametrize(("n", "how"), [(0, {"temperature": 0}), (5, {"temperature": 0}), (2, {"temperature": 0.6})])
+def test_outputs_are_those_without_graphs(model: Model, n: int, how: dict[str, Any]) -> None:
+    on = graphs()
+    want = say(model_engine(model, n), requests(**how))
+    made = model_engine(model, n, graphs=on)
+    assert told(say(made, requests(**how))) == told(want)
+    assert made.executor.graphs.stats.steps > 1
+    assert len(on[0].graphs.captured) == made.executor.graphs.stats.graphs >= (3 if n else 2)
+
+
+@pytest.mark.parametrize("shared", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_requests_of_all_kinds_side_by_side(model: Model, shared: bool) -> None:
+    """Greedy, filtered, forced; ending at different steps, so that shapes shrink and lines change hands."""
+    want = told(say(model_engine(model, 3, shared=shared), mixed(5)))
+    made = model_engine(model, 3, shared=shared, requests=4, graphs=graphs(interval=4))
+    assert told(say(made, mixed(5))) == want
+
+
+def test_padding_changes_nothing_and_is_not_looked_at(model: Model) -> None:
+    """Every padding sequence and row holds what would show if it were read, and the pools what nobody wrote."""
+    want = told(say(model_engine(model, 5), mixed(3)))
+    for interval in (1, 8):
+        made = model_engine(model, 5, poison=0xFF, graphs=graphs(interval=interval))
+        runner = made.executor.graphs
+        fill = runner._fill
+
+        def poisoned(captured: Any, work: Any, fill: Any = fill) -> None:
+            fill(captured, work)
+            count, host = len(work), captured.step.inputs.host
+            rows = sum(item.end - item.start for item in work)
+            for name in ("valid_start", "skip", "fresh_begin", "top_k", "seeds", "history"):
+                host[name][count:] = 12345
+            host["fresh"][rows:] = 77
+            host["block_table"][count:] = 1
+            host["inv_temperature"][count:] = np.nan
+            captured.step.inputs.upload()
+            captured.tables[count:] = [(None, 0)] * (len(captured.tables) - count)
+            captured.step.logits.fill_(float("nan"))
+
+        runner._fill = poisoned
+        assert told(say(made, mixed(3))) == want, interval
+
+
+def test_what_needs_the_host_is_sampled_there(model: Model) -> None:
+    def asked() -> list[tuple[list[int], SamplingParams]]:
+        made = mixed(3)
+        made[1][1].top_logprobs = 2
+        made[2][1].repetition_penalty = 1.2
+        made[0][1].logprobs = 1
+        return made
+
+    want = told(say(model_engine(model, 2), asked()))
+    made = model_engine(model, 2, graphs=graphs())
+    assert told(say(made, asked())) == want
+    assert made.executor.graphs.stats.steps > 1
+
+
+def test_a_blacklist_is_kept(model: Model) -> None:
+    sampling = SamplerConfig(blacklist=(range(3, 300),))
+    want = told(say(model_engine(model, 2, sampling=sampling), mixed(3)))
+    assert told(say(model_engine(model, 2, sampling=sampling, graphs=graphs()), mixed(3))) == want
+
+
+def test_a_shape_is_captured_once_and_room_for_logits_grows(model: Model) -> None:
+    on = graphs(interval=2)
+    made = model_engine(model, 1, graphs=on)
+    for count in (1, 4):
+        say(made, requests(count, temperature=0))
+    kept = made.executor.graphs._captured
+    assert {shape.sequences for shape in kept} <= {1, 2, 4}
+    before = len(on[0].graphs.captured)
+    say(made, requests(4, temperature=0))
+    assert len(on[0].graphs.captured) == before
+    made.executor.graphs.release()
+    assert not kept
+    say(made, requests(1, temperature=0))
+    assert len(on[0].graphs.captured) > before
+
+
+def test_sizes_that_are_captured() -> None:
+    how = GraphSettings(interval=8)
+    assert [how.sequences(n) for n in (1, 2, 3, 4, 5, 8, 9, 16, 17, 255, 256)] == [
+        1,
+        2,
+        4,
+        4,
+        8,
+        8,
+        16,
+        16,
+        24,
+        256,
+        256,
+    ]
+    assert [GraphSettings(interval=1).sequences(n) for n in (1, 3, 7)] == [1, 3, 7]
+    assert [how.pages(n, 100) for n in (1, 32, 33, 65, 100)] == [32, 32, 64, 100, 100]
+    assert how.pages(3, 4) == 4
+
+
+def test_the_variables_turn_graphs_off(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Backend:
+        def graphs(self, device: Device) -> Any:
+            return Strict()
+
+        def streams(self, device: Device) -> Any:
+            return InlineStreams(device)
+
+        def capability(self, device: Device) -> Any:
+            return capability(device, "fake")
+
+    backend: Any = Backend()
+    found = loader._graphs(backend, Device("cpu"))
+    assert found is not None and found[1] == GraphSettings(True, True, 8)
+    monkeypatch.setenv("DEEPINFER_DFLASH_ENFORCE_EAGER", "1")
+    env.rearm()
+    found = loader._graphs(backend, Device("cpu"))
+    assert found is not None and not found[1].draft
+    made = model_engine(model, 2, graphs=(found[0], found[1]))
+    assert told(say(made, requests(temperature=0))) == told(say(model_engine(model, 2), requests(temperature=0)))
+    assert {part for c in made.executor.graphs._captured.values() for part, _ in c.graphs} == {"backbone", "sample"}
+    monkeypatch.setenv("DEEPINFER_ENFORCE_EAGER", "1")
+    env.rearm()
+    assert loader._graphs(backend, Device("cpu")) is None
+
+
+def test_a_device_without_graphs_runs_without(caplog: pytest.LogCaptureFixture) -> None:
+    class Backend:
+        def graphs(self, device: Device) -> Any:
+            return GraphsUnavailable(device, NoGraphReason.NO_DEVICE_QUEUE)
+
+    backend: Any = Backend()
+    with caplog.at_level("INFO"):
+        assert loader._graphs(backend, Device("cpu")) is None
+    assert "no graphs on cpu" in caplog.text
+
+
+def test_wrong_logits_end_their_request_alone(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = model_engine(model, 0, graphs=graphs())
+    step = made.executor.graphs._launch
+    seen = 0
+
+    def launch(captured: Any, part: str, plain: bool) -> None:
+        nonlocal seen
+        step(captured, part, plain)
+        if part == "backbone":
+            seen += 1
+            if seen == 2:
+                captured.step.logits[1] = float("nan")
+
+    monkeypatch.setattr(made.executor.graphs, "_launch", launch)
+    found = say(made, requests(2, temperature=0))
+    assert [outputs[-1].finish_reason for outputs in found] == ["length", "error"]
+    assert torch.isfinite(torch.tensor([o.token_logprobs for o in found[0]])).all()
