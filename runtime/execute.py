@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ..hal.device import Device
+from ..hal.stream import InlineStreams, Streams
 from ..model.truncation import EXACT, Truncation
+from .moves import Moves, Pairs
 from .request import Proposal, Request
 
 if TYPE_CHECKING:
+    from .ahead import LaunchesSteps
     from .flight import Ticket
+    from .offload import HostMemory
 
 
 @dataclass(slots=True)
@@ -98,19 +103,14 @@ class Result:
         return max(0, len(self.tokens) - 1)
 
 
-class Executor(Protocol):
-    """Runs the rows of one step. The engine calls it from one thread at a time.
+class Executor(Moves, Protocol):
+    """Runs the rows of one step, and copies cache memory between steps. The engine calls it from one thread at a time.
 
     One that can be given a step while the one before runs is a `LaunchingExecutor`, too.
     """
 
     def run(self, work: Sequence[Work]) -> list[Result]:
         """One result per work item, in order. Pages and slots of every item stay leased until it returns."""
-        ...
-
-    def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy state slots, (from, to) each, behind the steps that ran and before the next. No slot is in two pairs
-        as a target, or a target of one and a source of another."""
         ...
 
 
@@ -164,6 +164,11 @@ class ModelExecutor:
         truncation: how prompts are computed. A prompt ends where the request's own ended, also when its whole text is
             computed again after a preemption: what was decoded behind it stays as it was, bit for bit.
         graphs: runs steps that only decode; None runs these as all others.
+        streams: of the model's device; None where that runs work as it is called.
+        slots: state slots, number 0 included; None are those of the caches.
+
+    Attributes:
+        host: memory that `save` copies to; None where the engine offloads nobody.
     """
 
     def __init__(
@@ -174,6 +179,8 @@ class ModelExecutor:
         drafter: ProposesDrafts | None = None,
         truncation: Truncation = EXACT,
         graphs: RunsDecodeSteps | None = None,
+        streams: Streams | None = None,
+        slots: int | None = None,
     ) -> None:
         self.model = model
         self.caches = caches
@@ -181,6 +188,43 @@ class ModelExecutor:
         self.drafter = drafter
         self.truncation = truncation
         self.graphs = graphs
+        self.host: HostMemory | None = None
+        self._streams = streams
+        self._slots = slots
+        self._launcher: LaunchesSteps | None = None
+
+    def launch(self, work: Sequence[Work], land: Callable[[], None]) -> Ticket:
+        """See `LaunchingExecutor.launch`.
+
+        A step waits for the one before where a prompt's truncation hides keys of one of its rows, and where drafts are
+        those of a drafter that is no part of the model. It is run at once where nothing of it is unknown and some of it
+        is the host's to sample.
+        """
+        from .ahead import LaunchesSteps, needs_host
+        from .drafting import ModelDrafter
+        from .flight import Done
+
+        if self._hides_keys(work) or not isinstance(self.drafter, ModelDrafter | None):
+            land()
+            return Done(self._run_unfinished(work))
+        if not any(item.ahead for item in work) and any(map(needs_host, work)):
+            return Done(self.run(work))
+        if self._launcher is None:
+            streams = InlineStreams(Device("cpu")) if self._streams is None else self._streams
+            slots = int(self.caches.state.shape[0]) if self._slots is None else self._slots
+            self._launcher = LaunchesSteps(self.model, self.caches, self.sampler, self.drafter, slots, streams)
+        self._encode(work)
+        ticket = self._launcher.launch(work, land)
+        for item in work:
+            for image in item.request.images:
+                image.computed(item.request.key, item.end)
+        return ticket
+
+    def _run_unfinished(self, work: Sequence[Work]) -> list[Result]:
+        """Results of those items whose requests have not ended with the step before; nothing for the others."""
+        live = [item for item in work if not item.request.finished]
+        found = iter(self.run(live) if live else [])
+        return [Result() if item.request.finished else next(found) for item in work]
 
     def run(self, work: Sequence[Work]) -> list[Result]:
         if self.graphs is not None and self.graphs.takes(work) and not self._hides_keys(work):
@@ -194,7 +238,10 @@ class ModelExecutor:
     def _hides_keys(self, work: Sequence[Work]) -> bool:
         """Whether truncation of its prompt hides window keys of a row that decodes."""
         window = self.model.config.text.sliding_window
-        return any(self.truncation.keep_from(x.request.prompt_len) > max(0, x.start - window + 1) for x in work)
+        # Of rows whose drafts may not hold, the first may be as many places before.
+        first = [item.start - (item.request.max_drafts if item.ahead else 0) for item in work]
+        kept = [self.truncation.keep_from(item.request.prompt_len) for item in work]
+        return any(keep > max(0, start - window + 1) for keep, start in zip(kept, first, strict=True))
 
     def _run(self, work: Sequence[Work]) -> list[Result]:
         from ..model.batch import Batch, SequenceSlice
@@ -214,8 +261,9 @@ class ModelExecutor:
                     state_slot=request.slot.ids[0],
                     pages=request.pages.ids,
                     logits=rows,
+                    valid_start=request.valid_start,
                     keep_from=self.truncation.keep_from(request.prompt_len),
-                    images=_spans(item),
+                    images=spans_of(item),
                 )
             )
         text, compact = self.model.config.text, self.truncation.compact
@@ -229,9 +277,23 @@ class ModelExecutor:
             self.drafter.propose(work, results)
         return results
 
-    def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """See `Executor.copy_states`."""
+    def copy_pages(self, pairs: Pairs) -> None:
+        """See `Moves.copy_pages`."""
+        self.caches.copy_pages(pairs)
+
+    def copy_states(self, pairs: Pairs) -> None:
+        """See `Moves.copy_states`."""
         self.caches.copy_states(pairs)
+
+    def save(self, pages: Pairs, slots: Pairs) -> None:
+        """See `Moves.save`."""
+        assert self.host is not None
+        self.host.save(pages, slots)
+
+    def restore(self, pages: Pairs, slots: Pairs) -> None:
+        """See `Moves.restore`."""
+        assert self.host is not None
+        self.host.restore(pages, slots)
 
     def _encode(self, work: Sequence[Work]) -> None:
         """Encode the images that the step needs and that no earlier step, of any sample, has left."""
@@ -246,7 +308,7 @@ class ModelExecutor:
                 image.embeds = embeds
 
 
-def _spans(item: Work) -> list[Any]:
+def spans_of(item: Work) -> list[Any]:
     """The images that the rows of an item compute a part of, as the batch takes them."""
     from ..model.vision import ImageSpan
 
