@@ -47,6 +47,11 @@ class Caches:
             for owner, section in layout.compressor_rings.items()
         }
 
+    def copy_pages(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy pages, (from, to) each; no target is a source."""
+        if pairs:
+            copy_slots(self.pages, torch.tensor(pairs, dtype=torch.int32, device=self.pages.device))
+
     def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy state slots, (from, to) each; no target is a source."""
         if pairs:

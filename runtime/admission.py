@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..hal.errors import InvalidArgumentError, NotSupportedError, short
-from .checks import check_in_vocabulary
+from .checks import check_in_vocabulary, check_int
 from .config import EngineConfig
 from .images import FittedImages, PromptImage, refuse_images
 from .params import SamplingParams, fresh_seed, sample_seed
@@ -42,6 +42,15 @@ class Admission:
         Raises:
             InvalidArgumentError, NotSupportedError: see `LLMEngine.add_request`.
         """
+        params = self.check_params(sampling_params)
+        prompt = self._check_prompt(prompt_token_ids)
+        images = self._check_images(prompt, multi_modal_data)
+        if images.images:
+            self._expand(prompt, images)
+        return params, prompt, images
+
+    def check_params(self, sampling_params: Any) -> SamplingParams:
+        """A checked copy. Raises as `check`."""
         if not isinstance(sampling_params, SamplingParams):
             raise InvalidArgumentError("sampling_params", sampling_params, "a SamplingParams")
         params = sampling_params.copy()
@@ -54,11 +63,37 @@ class Admission:
         check_prompt_logprobs(self.config.truncation, params)
         if params.stop_strings and self._make_decoder is None:
             raise InvalidArgumentError("stop", params.stop, "None: this engine has no tokenizer")
-        prompt = self._check_prompt(prompt_token_ids)
-        images = self._check_images(prompt, multi_modal_data)
-        if images.images:
-            self._expand(prompt, images)
-        return params, prompt, images
+        return params
+
+    def fork(
+        self, source: Request, request_id: Any, user_id: Any, params: SamplingParams, last_token: int | None, now: float
+    ) -> list[Request]:
+        """The n samples of a request whose prompt is the text of another one so far.
+
+        Args:
+            source: the other one. params: checked.
+            last_token: replaces the last one of the text; None keeps it.
+
+        Raises:
+            InvalidArgumentError: the text leaves no room for a token, or the last token is none of the vocabulary, or
+                the text ends in an image and is to end in a token.
+        """
+        limit = self.config.max_model_len - 1
+        if source.length > limit:
+            raise InvalidArgumentError(
+                "request_id",
+                f"{source.request_id!r} with {source.length} tokens",
+                f"a request of at most {limit} tokens (max_model_len = {limit + 1})",
+            )
+        prompt = source.tokens[: source.length].copy()
+        if last_token is not None:
+            prompt[-1] = check_int("last_token", last_token, 0, self.config.vocab_size - 1)
+            if any(image.lies_in(source.length - 1, source.length) for image in source.images):
+                raise InvalidArgumentError("last_token", last_token, "None where the text ends in an image")
+        seed = self._default_seed() if params.seq_seed is None else params.seq_seed
+        return [
+            self._sample(request_id, user_id, j, params, prompt, source.images, seed, now) for j in range(params.n)
+        ]
 
     def samples(
         self,

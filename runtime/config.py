@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..model.truncation import EXACT, Truncation
 from .flops import FlopModel
 from .images import ImageReader
+from .offload import HostSettings
 from .planner import Limits
 from .prefix import PrefixSettings
 
@@ -30,6 +31,9 @@ class EngineConfig:
         peak_flops: of the device, FP8-equivalent per second; None where that is not known.
         truncation: bounded replay of prompts, which leaves no prompt log-probabilities.
         prefix: requests that begin alike share what was computed; None turns that off.
+        host: memory of the host for preempted requests; None has them computed again.
+        slack: positions before the last one written at which a state slot still serves: what samples need to fork. 0
+            computes every sample by itself.
         near_keys: keys that sparse attention looks at per row, for the prediction of a step's time.
         trace: file that every planned step is recorded in; None is none.
         async_scheduling: launch a step before the results of the one before are looked at, where the executor can.
@@ -51,6 +55,8 @@ class EngineConfig:
     truncation: Truncation = EXACT
     images: ImageReader | None = None
     prefix: PrefixSettings | None = None
+    host: HostSettings | None = None
+    slack: int = 0
     near_keys: int = 1 << 30
     async_scheduling: bool = False
     trace: str | None = None

@@ -19,14 +19,16 @@ import numpy as np
 
 from ..hal.errors import InvalidArgumentError
 from .admission import Admission, check_defaults, ids_to_abort
-from .checks import check_float
+from .checks import check_float, check_int
 from .commit import advance, flush, output_of, report, report_step
 from .config import EngineConfig
 from .cost import CostFit
 from .execute import Drawn, Executor, Result, Work, work_on
 from .flight import Done, Flight, settle
+from .forks import Begun
 from .images import FittedImages
 from .isolation import Isolation, describe, is_everybodys
+from .moves import MoveList
 from .observe import Observers
 from .outputs import FinishReason, RequestOutput
 from .params import SamplingParams
@@ -40,9 +42,6 @@ from .trace import TraceWriter
 __all__ = ["EngineConfig", "EngineStats", "LLMEngine"]
 
 log = logging.getLogger(__name__)
-
-Copies = list[tuple[int, int]]
-"""State slots, (from, to) each."""
 
 
 class _Lost(Exception):
@@ -79,7 +78,13 @@ class LLMEngine:
         self._on_close = close
         limits = config.limits
         self._queues = Queues(
-            config.num_pages, config.num_slots, limits.max_requests, limits.page_tokens, config.prefix
+            config.num_pages,
+            config.num_slots,
+            limits.max_requests,
+            limits.page_tokens,
+            config.prefix,
+            config.host,
+            config.slack,
         )
         self._by_id: dict[Any, list[Request]] = {}
         self._aborted: list[Request] = []
@@ -91,7 +96,7 @@ class LLMEngine:
         self._launch: Any = getattr(executor, "launch", None) if config.async_scheduling else None
         self._landed = 0.0
         self._held: Held | None = None
-        self._costs = None if limits.step_seconds is None else CostFit(config.near_keys)
+        self._costs = CostFit(config.near_keys) if limits.step_seconds or config.host else None
         self._trace = None if config.trace is None else TraceWriter(config.trace, limits)
         self._closed = False
         if config.log_interval > 0:
@@ -159,6 +164,50 @@ class LLMEngine:
             self._queues.add(samples)
             self.observers.added(samples)
         return [request.seed for request in samples]
+
+    def fork_request(
+        self,
+        request_id: Any,
+        new_request_id: Any,
+        sampling_params: SamplingParams | None = None,
+        last_token: int | None = None,
+        sample_index: int = 0,
+        user_id: Any = None,
+    ) -> list[int]:
+        """Queue a request whose prompt is the text of an unfinished one so far, its output included.
+
+        It says what `add_request` with that text would have it say. What has been computed of the text is shared
+        where it can be, instead of being computed again: while the other one runs, and with exact prompts.
+
+        Args:
+            request_id, sample_index: the other one, which goes on as it was.
+            new_request_id: hashable; unique among unfinished requests.
+            sampling_params: copied; None takes those of the other one. Lengths and stop strings count from here.
+            last_token: replaces the last token of the text; None keeps it.
+            user_id: returned with every output.
+
+        Returns:
+            The seed of every sample.
+
+        Raises:
+            InvalidArgumentError: names the parameter, what came and what is allowed.
+        """
+        with self._lock:
+            samples = self._by_id.get(request_id, []) if self._is_known(request_id) else []
+            if self._closed or not samples:
+                raise InvalidArgumentError("request_id", request_id, "an unfinished request of an open engine")
+            if self._is_known(new_request_id, "new_request_id"):
+                raise InvalidArgumentError("new_request_id", new_request_id, "an id that no unfinished request has")
+            source = samples[check_int("sample_index", sample_index, 0, len(samples) - 1)]
+            if source.finished or source.aborted:
+                raise InvalidArgumentError("sample_index", sample_index, "a sample that has not ended")
+            params = self._admission.check_params(source.params if sampling_params is None else sampling_params)
+            made = self._admission.fork(source, new_request_id, user_id, params, last_token, time.monotonic())
+            self._by_id[new_request_id] = made
+            for request in made:
+                self._queues.fork(source, request, share=not self.config.truncation.on)
+            self.observers.added(made)
+        return [request.seed for request in made]
 
     def check_request(
         self,
@@ -286,8 +335,8 @@ class LLMEngine:
                 return
             with self._lock:
                 planned = self._plan()
-        work, copies = planned or ([], [])
-        if work and not self._take_off(work, copies):
+        work, moves = planned or ([], MoveList())
+        if work and not self._take_off(work, moves):
             return
         ahead = work and self._flights and not self._is_done(self._flights[-1])
         while len(self._flights) > (1 if ahead else 0):
@@ -299,15 +348,14 @@ class LLMEngine:
 
     # ---- launching and landing; the lock is not held while the executor works
 
-    def _take_off(self, work: Sequence[Work], copies: Copies) -> bool:
+    def _take_off(self, work: Sequence[Work], moves: MoveList) -> bool:
         """Launches a step. False if that failed, which is then dealt with."""
-        flight = Flight(work, time.monotonic())
+        flight = Flight(work, time.monotonic(), moves.pins)
         with self._lock:
             flight.take_off()
             self._flights.append(flight)
         try:
-            if copies:
-                self.executor.copy_states(copies)
+            moves.carry_out(self.executor)
             if self._launch is None or self._search is not None:
                 flight.ticket = Done(self.executor.run(work))
             else:
@@ -451,16 +499,17 @@ class LLMEngine:
         """Pages that requests hold; those of the prefix cache alone are not among them."""
         return self._queues.pages_in_use
 
-    def _is_known(self, request_id: Any) -> bool:
+    def _is_known(self, request_id: Any, name: str = "request_id") -> bool:
         try:
             return request_id in self._by_id
         except TypeError:
-            raise InvalidArgumentError("request_id", request_id, "a hashable value") from None
+            raise InvalidArgumentError(name, request_id, "a hashable value") from None
 
     # ---- planning and its execution on the pools
 
-    def _plan(self) -> tuple[list[Work], Copies] | None:
-        """The rows of the next step, and the states that are copied before; None if no step may be in flight for it."""
+    def _plan(self) -> tuple[list[Work], MoveList] | None:
+        """The rows of the next step, and what is copied before; None if no step may be in flight for it."""
+        self._queues.grant_forks()
         trial = [] if self._search is None else self._search.trial()
         began = time.monotonic()
         state = self._queues.snapshot(trial, began, None if self._costs is None else self._costs.cost)
@@ -470,61 +519,60 @@ class LLMEngine:
         if self._trace is not None:
             self._trace.step(state, plan)
         self._held = plan.held
-        work, copies = self._carry_out(plan)
+        work, moves = self._carry_out(plan)
         if trial and not work and self._search is not None:
             self._search.skip()  # those on trial had room when they failed; if not, that must not stop the engine
         if self.observers:
             self.observers.planned(plan, time.monotonic() - began)
-        return work, copies
+        return work, moves
 
-    def _carry_out(self, plan: StepPlan) -> tuple[list[Work], Copies]:
+    def _carry_out(self, plan: StepPlan) -> tuple[list[Work], MoveList]:
         queues, cache = self._queues, self._queues.cache
         by_key = {request.key: request for request in queues.running}
         for key in plan.preempted:
-            self._preempt(by_key.pop(key))
-        sources: dict[int, bytes] = {}
+            self._preempt(by_key.pop(key), key in plan.offloaded)
+        begun = Begun(queues)
         for item in plan.items:  # what is shared has an owner more before anybody takes a page from the cache
             if item.admitted:
                 by_key[item.key] = queues.admit(item.key)
-                if item.start:
-                    sources[item.key] = cache.attach(by_key[item.key], item.start)
+                begun.attach(by_key[item.key], item.start)
         work: list[Work] = []
-        copies: Copies = []
         for item in plan.items:
             request = by_key[item.key]
-            if request.slot is None and not self._give_slot(request, sources, copies):
-                queues.requeue(request)  # all slots left are those of others in this step; its turn comes
+            if request.slot is None and not begun.give_slot(request):
+                queues.postpone(request)  # all slots left are those of others in this step; its turn comes
                 continue
             assert request.key == item.key
             assert item.start == (request.computed if request.flying is None else request.flying.end)
             cache.make_room(item.new_pages)
             request.take(queues.pages, item.new_pages)
-            self._count_cached(request)
+            if item.admitted:
+                begun.fill(request)
+                self._count_cached(request)
             work.append(work_on(request, item.start, item.end))
-        return work, copies
-
-    def _give_slot(self, request: Request, sources: dict[int, bytes], copies: Copies) -> bool:
-        taken = self._queues.cache.take_slot(sources.get(request.key), sources.values())
-        if taken is None:
-            return False
-        request.slot, source = taken
-        if source is not None:
-            copies.append((source, request.slot.ids[0]))
-        return True
+        return work, begun.moves(launched=bool(work))
 
     def _count_cached(self, request: Request) -> None:
         """Tokens of a prompt that need not be computed, at its first admission."""
         if request.cached_tokens is None:
-            request.cached_tokens = request.computed
-            self.stats.cached_tokens += request.computed
+            request.cached_tokens = request.computed if request.anchor is None else 0
+            self.stats.cached_tokens += request.cached_tokens
+            self.stats.forked_tokens += request.computed - request.cached_tokens
 
-    def _preempt(self, request: Request) -> None:
+    def _preempt(self, request: Request, offload: bool) -> None:
         self.stats.preemptions += 1
         request.preemptions += 1
         self.observers.preempted(request)
         if self.config.stop_preempted_request:
             self._finish(request, FinishReason.PREEMPTED)
             return
+        if offload:
+            try:
+                self._queues.offload(request, self.executor)
+                self.stats.offloads += 1
+                return
+            except Exception:
+                log.exception("the caches of request %r could not be saved: computed again", request.request_id)
         self._keep(request)
         self._queues.requeue(request)
 
@@ -550,7 +598,7 @@ class LLMEngine:
         search = self._search
         if search is None or (search.trial() and not search.healthy):
             return
-        if not search.healthy and search.failed and search.call_witness(self._queues):
+        if not search.healthy and search.failed and search.call_witness([*self._queues.running, *self._queues.waiting]):
             return
         guilty = search.take_guilty()
         if not search.trial():

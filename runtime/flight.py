@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from .execute import Result, Work
+from .pool import Lease
 from .request import Request
 
 
@@ -54,11 +55,13 @@ class Flight:
     Attributes:
         work: its rows. ticket: None until it is launched.
         launched: seconds of time.monotonic().
+        pins: what copies before it read.
         generations: of the requests, when it was launched: results of one that has been released since are dropped.
     """
 
     work: Sequence[Work]
     launched: float
+    pins: Sequence[Lease] = ()
     ticket: Ticket | None = None
     generations: list[int] = field(default_factory=list)
 
@@ -74,6 +77,8 @@ class Flight:
 
     def set_down(self) -> list[Request]:
         """Its requests are no more in this flight. Returns those that are in no other."""
+        for pin in self.pins:
+            pin.release()
         landed = []
         for item in self.work:
             request = item.request

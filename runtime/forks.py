@@ -18,10 +18,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .moves import Pairs
+from .moves import MoveList
 from .pool import Lease, Pool
 
 if TYPE_CHECKING:
+    from .prefix import Source
+    from .queues import Queues
     from .request import Request
 
 
@@ -67,6 +69,9 @@ class Forks:
         pages, slots: pools that anchors share with the requests.
         page_tokens: tokens per page.
         slack: positions that the state of a sequence reaches back; 0 makes no anchors at all.
+
+    Attributes:
+        pins: what copies read that were queued and may not have been made; some of it has returned.
     """
 
     def __init__(self, pages: Pool, slots: Pool, page_tokens: int, slack: int) -> None:
@@ -76,6 +81,8 @@ class Forks:
         self._slack = slack
         self._anchors: list[Anchor] = []
         self._wishes: list[_Wish] = []
+        self._copies: list[tuple[Lease, Anchor]] = []  # states that the next step is launched behind
+        self.pins: list[Lease] = []
 
     @property
     def slots_kept(self) -> int:
@@ -93,6 +100,10 @@ class Forks:
                 yield from wish.heirs
 
     # ---- wishes
+
+    def rests(self, request: Request) -> bool:
+        """Whether the sample is in no queue."""
+        return any(wish.resting and request in wish.heirs for wish in self._wishes)
 
     def begin(self, samples: Sequence[Request]) -> list[Request]:
         """Takes the samples of a request that has come. Returns those that are queued at once; the others rest."""
@@ -112,13 +123,10 @@ class Forks:
         """Whether `grant` has something to look at."""
         return bool(self._wishes)
 
-    def grant(self, copies: Pairs) -> list[Request]:
+    def grant(self) -> list[Request]:
         """Makes anchors of what has been computed, or will be when the steps in flight land.
 
         Called before a step is planned: rows of that step come behind the copies.
-
-        Args:
-            copies: gets the state slots to copy before the step.
 
         Returns:
             Samples that rest no longer.
@@ -135,9 +143,10 @@ class Forks:
                     woken += self._wake(wish, left)
                 continue
             if source.written - wish.tokens <= self._slack and self._slots.free and not source.tainted:
-                slot = self._slots.lease(1)
-                copies.append((source.slot.ids[0], slot.ids[0]))
-                self._keep(wish, slot)
+                read = self._slots.lease()
+                read.join(source.slot)
+                self._copies.append((read, self._keep(wish, self._slots.lease(1))))
+                self.pins = [one for one in self.pins if not one.released] + [read]
             woken += wish.heirs if wish.resting else []
         self._wishes = left
         return woken
@@ -150,11 +159,8 @@ class Forks:
             left.append(_Wish(leader, wish.tokens, others, True))
         return [leader]
 
-    def ended(self, request: Request, good: bool) -> list[Request]:
+    def ended(self, request: Request) -> list[Request]:
         """A sample gives its memory back for good.
-
-        Args:
-            good: whether what it has computed may be used by others.
 
         Returns:
             Samples that rest no longer; others rest behind the first of them.
@@ -171,7 +177,7 @@ class Forks:
                 left.append(wish)
                 continue
             reaches = request.computed >= wish.tokens and request.written - wish.tokens <= self._slack
-            if good and reaches and request.slot is not None:
+            if reaches and request.slot is not None and not request.tainted:
                 slot, request.slot = request.slot, None
                 self._keep(wish, slot)
                 woken += wish.heirs if wish.resting else []
@@ -180,7 +186,15 @@ class Forks:
         self._wishes = left
         return woken
 
-    def _keep(self, wish: _Wish, slot: Lease) -> None:
+    def copies(self, moves: MoveList) -> None:
+        """Adds the copies of states to what the next step is launched behind."""
+        for read, anchor in self._copies:
+            if anchor.alive:
+                moves.anchors.append((read.ids[0], anchor.slot.ids[0]))
+            moves.pins.append(read)
+        self._copies = []
+
+    def _keep(self, wish: _Wish, slot: Lease) -> Anchor:
         source = wish.source
         assert source.pages is not None
         pages = self._pages.lease()
@@ -193,6 +207,7 @@ class Forks:
             heir.anchor = anchor
             if wish.resting:
                 heir.prompt_logprobs = list(source.prompt_logprobs)
+        return anchor
 
     # ---- anchors
 
@@ -207,12 +222,11 @@ class Forks:
         """Pages of an anchor that count as free and would not, once an heir has begun."""
         return sum(self._pages.holders(page) == 0 for page in anchor.pages.ids)
 
-    def attach(self, request: Request, anchor: Anchor) -> tuple[Lease, int | None]:
+    def attach(self, request: Request, anchor: Anchor) -> tuple[list[Lease], int | None]:
         """Makes the sample an owner of the full pages of its anchor.
 
         Returns:
-            A lease of all pages of the anchor, to be released when the copies of the step are queued; and the page that
-            is to be copied, if there is one.
+            Leases of what the copies of the step read; and the page that is to be copied, if there is one.
         """
         full = anchor.tokens // self._block
         request.pages = self._pages.lease()
@@ -220,9 +234,11 @@ class Forks:
         request.computed, request.stored, request.valid_start = anchor.tokens, 0, anchor.valid_start
         for image in request.images:
             image.computed(request.key, anchor.tokens)
-        pinned = self._pages.lease()
+        pinned, slot = self._pages.lease(), self._slots.lease()
         pinned.join(anchor.pages, full)
-        return pinned, anchor.pages.ids[full] if anchor.tokens % self._block else None
+        slot.join(anchor.slot)
+        self.pins = [one for one in self.pins if not one.released] + [pinned, slot]
+        return [pinned, slot], anchor.pages.ids[full] if anchor.tokens % self._block else None
 
     def leave(self, request: Request) -> None:
         """The sample needs its anchor no longer: it has what it gives, or has ended."""
@@ -252,6 +268,9 @@ class Forks:
         while self.give_up():
             pass
         self._wishes = [wish for wish in self._wishes if wish.resting]
+        for read, _ in self._copies:
+            read.release()
+        self._copies = []
 
     def _release(self, anchor: Anchor) -> None:
         self._anchors.remove(anchor)
@@ -260,6 +279,71 @@ class Forks:
         anchor.pages.release()
         anchor.slot.release()
         anchor.heirs.clear()
+
+
+class Begun:
+    """Requests that begin in one step: each shares, copies or brings back what there is of its text.
+
+    Args:
+        queues: of the engine.
+    """
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+        self._moves = MoveList()
+        self._sources: dict[int, Source] = {}
+        self._halves: dict[int, int] = {}
+        self._heirs: list[Request] = []
+
+    def attach(self, request: Request, start: int) -> None:
+        """The request becomes an owner of pages that others have filled, up to `start`."""
+        forks = self._queues.forks
+        anchor = forks.of(request)
+        if anchor is None:
+            forks.leave(request)
+            if start and request.host is None:
+                self._sources[request.key] = self._queues.cache.attach(request, start)
+            return
+        pins, half = forks.attach(request, anchor)
+        self._sources[request.key] = anchor
+        self._heirs.append(request)
+        self._moves.pins += pins
+        if half is not None:
+            self._halves[request.key] = half
+
+    def give_slot(self, request: Request) -> bool:
+        """A state slot. False where all that are left are those of others in this step."""
+        taken = self._queues.cache.take_slot(self._sources.get(request.key), self._sources.values())
+        if taken is None:
+            return False
+        request.slot, source = taken
+        if source is not None:
+            self._moves.states.append((source, request.slot.ids[0]))
+        return True
+
+    def fill(self, request: Request) -> None:
+        """The request has its slot and pages: what belongs there is to be copied."""
+        assert request.pages is not None
+        if request.host is not None:
+            self._queues.host.restore(request, self._moves)
+        half = self._halves.get(request.key)
+        if half is not None:
+            self._moves.pages.append((half, request.pages.ids[request.computed // self._queues.page_tokens]))
+
+    def moves(self, launched: bool) -> MoveList:
+        """What is to be copied. Anchors without heirs go.
+
+        `launched`: whether a step comes behind; without one, nothing has begun and nothing is copied yet.
+        """
+        if launched:
+            self._queues.forks.copies(self._moves)
+        else:
+            for pin in self._moves.pins:
+                pin.release()
+        for request in self._heirs:
+            if request.slot is not None:
+                self._queues.forks.leave(request)
+        return self._moves
 
 
 def _reached(source: Request, wish: _Wish) -> int:

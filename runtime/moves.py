@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from .pool import Lease
+
 Pairs = list[tuple[int, int]]
 """Pages or state slots, (from, to) each."""
 
@@ -14,7 +16,7 @@ class Moves(Protocol):
     steps that ran and before the next."""
 
     def save(self, pages: Pairs, slots: Pairs) -> None:
-        """Copy pages and state slots, drafts included, from the device to host memory."""
+        """Copy pages and state slots, drafts included, from the device to host memory. No step is in flight."""
         ...
 
     def restore(self, pages: Pairs, slots: Pairs) -> None:
@@ -32,31 +34,25 @@ class Moves(Protocol):
 
 @dataclass(slots=True)
 class MoveList:
-    """Copies of one step, in the order in which they are made.
+    """Copies that a step is launched behind, in the order in which they are made.
 
     Attributes:
-        saved_pages, saved_slots: of preempted requests, from the device to the host.
         anchors: state slots, kept for samples that begin where another one is now.
         restored_pages, restored_slots: of requests that come back, from the host to the device.
         pages: pages that are shared up to their middle.
         states: state slots that requests go on from.
+        pins: what is read by the copies. It returns when the step has landed.
     """
 
-    saved_pages: Pairs = field(default_factory=list)
-    saved_slots: Pairs = field(default_factory=list)
     anchors: Pairs = field(default_factory=list)
     restored_pages: Pairs = field(default_factory=list)
     restored_slots: Pairs = field(default_factory=list)
     pages: Pairs = field(default_factory=list)
     states: Pairs = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return any((self.saved_slots, self.anchors, self.restored_slots, self.pages, self.states))
+    pins: list[Lease] = field(default_factory=list)
 
     def carry_out(self, executor: Moves) -> None:
         """Queues all of it."""
-        if self.saved_slots:
-            executor.save(self.saved_pages, self.saved_slots)
         if self.anchors:
             executor.copy_states(self.anchors)
         if self.restored_slots:

@@ -9,11 +9,11 @@ rows take by the cost model. Where host memory is full, a preempted request is c
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .moves import Pairs
+from .moves import MoveList, Moves, Pairs
 from .pool import Lease, Pool
 
 if TYPE_CHECKING:
@@ -87,8 +87,7 @@ class HostStore:
         page_tokens: tokens per page.
 
     Attributes:
-        saved, restored: requests that were offloaded, and those that came back. refused: those that did not fit.
-        bytes are pages and slots times their size: `saved_pages` and `restored_pages`.
+        saved, restored: requests that were offloaded, and those that came back; saved_pages, restored_pages: of them.
     """
 
     def __init__(self, settings: HostSettings | None, page_tokens: int) -> None:
@@ -96,6 +95,7 @@ class HostStore:
         self._block = page_tokens
         self.pages = Pool("host pages", 1 if settings is None else settings.pages)
         self.slots = Pool("host slots", 1 if settings is None else settings.slots)
+        self._returning: list[HostLease] = []  # copied back by a step that may still run
         self.saved = self.restored = self.saved_pages = self.restored_pages = 0
 
     @property
@@ -105,38 +105,41 @@ class HostStore:
             return None
         return HostRoom(self.pages.free, self.slots.free, self.settings.page_seconds, self.settings.slot_seconds)
 
-    def save(self, request: Request, pages: Pairs, slots: Pairs) -> None:
-        """Moves the caches of a running request to the host: it has no page and no slot of the device any more.
-
-        Args:
-            pages, slots: get what is to be copied.
+    def save(self, request: Request, executor: Moves) -> HostLease:
+        """Copies the caches of a running request to the host.
 
         Raises:
             PoolError: there is no room; the planner has seen that there is.
+            Exception: of the executor; nothing is taken then.
         """
         assert request.pages is not None and request.slot is not None
         count = -(-request.computed // self._block)
         held = HostLease(self.pages.lease(count), self.slots.lease(1))
-        pages += zip(request.pages.ids[:count], held.pages.ids, strict=True)
-        slots.append((request.slot.ids[0], held.slot.ids[0]))
-        request.suspend(held)
+        pairs = list(zip(request.pages.ids[:count], held.pages.ids, strict=True))
+        try:
+            executor.save(pairs, [(request.slot.ids[0], held.slot.ids[0])])
+        except BaseException:
+            held.release()
+            raise
         self.saved += 1
         self.saved_pages += count
+        return held
 
-    def restore(self, request: Request, pages: Pairs, slots: Pairs) -> None:
+    def restore(self, request: Request, moves: MoveList) -> None:
         """Brings the caches of a request back, into the pages and the slot that it has taken."""
         assert request.pages is not None and request.slot is not None and request.host is not None
         held, request.host = request.host, None
         count = len(held.pages)
-        pages += zip(held.pages.ids, request.pages.ids[:count], strict=True)
-        slots.append((held.slot.ids[0], request.slot.ids[0]))
-        held.release()  # what is saved from now on is copied behind this
+        moves.restored_pages += zip(held.pages.ids, request.pages.ids[:count], strict=True)
+        moves.restored_slots.append((held.slot.ids[0], request.slot.ids[0]))
+        moves.pins += (held.pages, held.slot)
+        self._returning = [one for one in self._returning if not one.slot.released] + [held]
         self.restored += 1
         self.restored_pages += count
 
-    def check(self, requests: Sequence[Request]) -> None:
+    def check(self, requests: Iterable[Request]) -> None:
         """Free + owned = total. Raises PoolError."""
-        held = [request.host for request in requests if request.host is not None]
+        held = [request.host for request in requests if request.host is not None] + self._returning
         self.pages.check(one.pages for one in held)
         self.slots.check(one.slot for one in held)
 

@@ -158,6 +158,11 @@ class Lease:
         return len(self._ids)
 
     @property
+    def pool(self) -> Pool:
+        """Where its ids return to."""
+        return self._pool
+
+    @property
     def ids(self) -> list[int]:
         """The ids, in the order they were taken.
 

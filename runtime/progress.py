@@ -13,6 +13,8 @@ class EngineStats:
 
     Attributes:
         prompt_tokens: computed. cached_tokens: of prompts, spared by the prefix cache when their request began to run.
+        forked_tokens: of prompts, spared since another sample had computed them. offloads: those of `preemptions` that went
+            to host memory.
         verified, accepted: drafts that were verified, and those of them that became output.
     """
 
@@ -22,6 +24,8 @@ class EngineStats:
     output_tokens: int = 0
     finished: int = 0
     preemptions: int = 0
+    forked_tokens: int = 0
+    offloads: int = 0
     verified: int = 0
     accepted: int = 0
 

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 from .cost import Cost
 from .forks import Anchor, Forks
-from .moves import MoveList
+from .moves import Moves
 from .offload import HostSettings, HostStore
-from .outputs import FinishReason
 from .planner import RequestView, Snapshot, pages_for, pages_to_begin
 from .pool import Pool
 from .prefix import PrefixCache, PrefixSettings
@@ -54,7 +53,7 @@ class Queues:
         self.forks = Forks(self.pages, self.slots, page_tokens, slack)
         self.cache = PrefixCache(prefix, self.pages, self.slots, page_tokens, self.forks)
         self.host = HostStore(host, page_tokens)
-        self._page_tokens = page_tokens
+        self.page_tokens = page_tokens
 
     def __iter__(self) -> Iterator[Request]:
         yield from self.running
@@ -70,16 +69,20 @@ class Queues:
             self.service.join(request.params.tenant)
         self.waiting.extend(self.forks.begin(requests))
 
-    def fork(self, source: Request, request: Request) -> None:
-        """A sample that has come, whose prompt is the text of `source` but for the last token."""
+    def fork(self, source: Request, request: Request, share: bool = True) -> None:
+        """A sample that has come, whose prompt is the text of `source` but for the last token.
+
+        `share`: whether it may go on from what `source` has computed.
+        """
         self.service.join(request.params.tenant)
         self.waiting.insert(request)
-        self.forks.wish(source, request)
+        if share:
+            self.forks.wish(source, request)
 
-    def grant_forks(self, moves: MoveList) -> None:
+    def grant_forks(self) -> None:
         """Before a step is planned: keeps what is to be forked, and queues the samples that waited for it."""
         if self.forks.has_wishes():
-            self.waiting.extend(self.forks.grant(moves.anchors))
+            self.waiting.extend(self.forks.grant())
 
     def snapshot(self, trial: Sequence[Request], now: float, cost: Cost | None = None) -> Snapshot:
         """What a plan is made from: the samples of a trial, or all where there is none.
@@ -107,7 +110,7 @@ class Queues:
     def _running_views(self, running: Sequence[Request]) -> list[RequestView]:
         """The running requests; where pages may be short, with those that preempting them would not make free."""
         views = [request.view() for request in running]
-        need = sum(view.lacks(self._page_tokens) for view in views)
+        need = sum(view.lacks(self.page_tokens) for view in views)
         if need <= self.cache.free_pages:
             return views
         seen: Counter[int] = Counter()
@@ -127,7 +130,7 @@ class Queues:
         for request in waiting:
             view = self._waiting_view(request)
             views.append(view)
-            left -= pages_to_begin(view, self._page_tokens) + view.reclaimed
+            left -= pages_to_begin(view, self.page_tokens) + view.reclaimed
             if left < 0:
                 break
         return views
@@ -146,13 +149,13 @@ class Queues:
         # Others have begun like this and gone on in another way: so will others still, and it pays to keep the state.
         request.checkpoint = match.seen if match.seen > match.tokens else 0
         view = request.view()
-        pages = match.tokens // self._page_tokens
+        pages = match.tokens // self.page_tokens
         return replace(view, computed=match.tokens, pages=pages, reclaimed=match.reclaimed) if pages else view
 
     def _forked_view(self, request: Request, anchor: Anchor) -> RequestView | None:
         """A sample that begins at its anchor; None where it could begin without, but not beside the anchor's pages."""
-        pages, taken = anchor.tokens // self._page_tokens, self.forks.reclaimed(anchor)
-        need = pages_for(request.length, self._page_tokens)
+        pages, taken = anchor.tokens // self.page_tokens, self.forks.reclaimed(anchor)
+        need = pages_for(request.length, self.page_tokens)
         if need - pages + taken > self.cache.free_pages >= need:
             return None
         return replace(request.view(), computed=anchor.tokens, pages=pages, reclaimed=taken, cut=0)
@@ -172,17 +175,27 @@ class Queues:
         self.running.remove(request)
         self.waiting.insert(request)
 
-    def offload(self, request: Request, moves: MoveList) -> None:
-        """Back to its place in its lane; its caches wait in host memory."""
-        self.host.save(request, moves.saved_pages, moves.saved_slots)
+    def postpone(self, request: Request) -> None:
+        """Back to its place in its lane before it has begun."""
+        if request.host is None:
+            self.requeue(request)
+        else:  # its caches stay where they are
+            self.running.remove(request)
+            self.waiting.insert(request)
+
+    def offload(self, request: Request, executor: Moves) -> None:
+        """Back to its place in its lane; its caches wait in host memory. Raises, and changes nothing, if that fails."""
+        held = self.host.save(request, executor)
+        if not request.tainted:
+            self.cache.keep_pages(request)
+        request.suspend(held)
         self.running.remove(request)
         self.waiting.insert(request)
 
     def remove(self, request: Request) -> None:
         """Gives its resources back, as far as nobody has taken them, and forgets it."""
-        rests = request in self.forks.resting()
-        good = not request.tainted and request.finish_reason is not FinishReason.ERROR
-        self.waiting.extend(self.forks.ended(request, good))
+        rests = self.forks.rests(request)
+        self.waiting.extend(self.forks.ended(request))
         request.release()
         for image in request.images:
             image.let_go(request.key)
@@ -203,6 +216,7 @@ class Queues:
     def retire(self, request: Request) -> None:
         """Gives back what a leaving sample holds, as far as the prefix cache has not taken it."""
         self.leaving.remove(request)
+        self.waiting.extend(self.forks.ended(request))
         request.release()
 
     @property
@@ -213,8 +227,9 @@ class Queues:
     def check_conservation(self) -> None:
         """Free + owned = total in both pools, by the leases of the samples. Raises PoolError."""
         leases = [*(request.leases() for request in (*self, *self.leaving)), self.cache.leases()]
-        self.pages.check(lease for pages, _ in leases for lease in pages)
-        self.slots.check(lease for _, slots in leases for lease in slots)
+        pins = [lease for lease in self.forks.pins if not lease.released]
+        for pool, which in ((self.pages, 0), (self.slots, 1)):
+            pool.check([lease for one in leases for lease in one[which]] + [one for one in pins if one.pool is pool])
         self.host.check(list(self))
 
 

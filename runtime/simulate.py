@@ -8,10 +8,12 @@ alone, and most such faults are reported outright.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from .execute import Drawn, Result, Work, wants_drafts
+from .moves import Pairs
 from .planner import pages_for
 from .pool import PoolError
 from .request import Proposal, Request
@@ -46,6 +48,7 @@ class SimulatedExecutor:
         self._pages = np.full((num_pages + 1, page_tokens), -1, np.int64)
         self._slack = slack
         self._slots: list[dict[int, int]] = [{} for _ in range(num_slots + 1)]  # states by position
+        self._host: dict[str, dict[int, Any]] = {"page": {}, "slot": {}}
         self.steps = 0
         self.rows = 0
 
@@ -56,13 +59,32 @@ class SimulatedExecutor:
         self._check_leases(work)
         return [self._one(item) for item in work]
 
-    def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """See `Executor.copy_states`."""
-        sources = {source for source, _ in pairs}
+    def copy_pages(self, pairs: Pairs) -> None:
+        """See `Moves.copy_pages`."""
+        _check_pairs("page", pairs)
         for source, target in pairs:
-            if target in sources:
-                raise PoolError(f"slot {target} is copied and copied to: {pairs}")
+            self._pages[target] = self._pages[source]
+
+    def copy_states(self, pairs: Pairs) -> None:
+        """See `Moves.copy_states`."""
+        _check_pairs("slot", pairs)
+        for source, target in pairs:
             self._slots[target] = dict(self._slots[source])
+
+    def save(self, pages: Pairs, slots: Pairs) -> None:
+        """See `Moves.save`. What was saved is overwritten, so that nobody finds it where it was."""
+        for source, target in pages:
+            self._host["page"][target] = self._pages[source].copy()
+        for source, target in slots:
+            self._host["slot"][target] = self._slots[source]
+            self._slots[source] = {}
+
+    def restore(self, pages: Pairs, slots: Pairs) -> None:
+        """See `Moves.restore`. Host memory serves once."""
+        for source, target in pages:
+            self._pages[target] = self._host["page"].pop(source)
+        for source, target in slots:
+            self._slots[target] = self._host["slot"].pop(source)
 
     def _check_leases(self, work: Sequence[Work]) -> None:
         pages = [page for item in work if item.request.pages is not None for page in item.request.pages.ids]
@@ -138,3 +160,10 @@ class SimulatedExecutor:
 
 def _logprob(state: int) -> float:
     return -(state >> 44) / 2**16
+
+
+def _check_pairs(what: str, pairs: Pairs) -> None:
+    """Raises PoolError where the order of the copies would matter."""
+    targets = [target for _, target in pairs]
+    if len(set(targets)) < len(targets) or set(targets) & {source for source, _ in pairs}:
+        raise PoolError(f"a {what} is copied and copied to, or copied to twice: {pairs}")

@@ -288,9 +288,9 @@ def test_a_state_that_the_rings_no_longer_hold_is_not_kept() -> None:
         engine.executor._slack = 0
         ask(engine, 0, text(0, 13), max_tokens=1)
         engine.add_request(None, 1, SamplingParams(**FREE), text(0, 13))
-        work, copies = engine._plan()
+        work, moves = engine._plan()
         assert work[0].start == cached
-        engine.executor.copy_states(copies)
+        moves.carry_out(engine.executor)
         with pytest.raises(PoolError, match="another state") if cached else nullcontext():
             engine.executor.run(work)
 

@@ -103,7 +103,16 @@ class Delayed(Faulty):
         return super().run(work)
 
     def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
-        self.queue.append((None, lambda: super(Delayed, self).copy_states(pairs)))
+        self.queue.append((None, lambda: super(Delayed, self).copy_states(list(pairs))))
+
+    def copy_pages(self, pairs: Sequence[tuple[int, int]]) -> None:
+        self.queue.append((None, lambda: super(Delayed, self).copy_pages(list(pairs))))
+
+    def save(self, pages: Sequence[tuple[int, int]], slots: Sequence[tuple[int, int]]) -> None:
+        self.queue.append((None, lambda: super(Delayed, self).save(list(pages), list(slots))))
+
+    def restore(self, pages: Sequence[tuple[int, int]], slots: Sequence[tuple[int, int]]) -> None:
+        self.queue.append((None, lambda: super(Delayed, self).restore(list(pages), list(slots))))
 
     def run_until(self, ticket: Ticket | None) -> None:
         while self.queue and (ticket is None or (ticket.found is None and ticket.error is None)):

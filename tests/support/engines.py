@@ -65,6 +65,7 @@ def build_engine(**options: Any) -> LLMEngine:
         "max_drafts": 0,
         "step_seconds": None,
         "least_chunk": 128,
+        "slack": options.get("max_drafts", 0) + 1,
     } | options
     limits = Limits(
         **{
@@ -86,7 +87,7 @@ def build_engine(**options: Any) -> LLMEngine:
         values["num_pages"],
         values["num_slots"],
         limits.page_tokens,
-        slack=values["prefix"].slack if values.get("prefix") else 0,
+        slack=max(values["prefix"].slack if values.get("prefix") else 0, values["slack"]),
     )
     decoder = values.pop("decoder", Letters)
     return LLMEngine(EngineConfig(limits=limits, **values), executor, decoder)
