@@ -155,14 +155,12 @@ _SCHEDULING = [
         "Longer window ring on prefill, so that the last 128-aligned window stays available.",
     ),
     _planned("PREFILL_STORE_EXTRA_SIZE", integer(1), 128, "transfers between engines", "Extra ring rows for it."),
-    _planned(
+    _used(
         "ZERO_OVERHEAD_SCHEDULING",
         boolean(),
         None,
-        _ASYNC,
-        "Plan the next step while the device runs this one.",
-        accepts=(False,),
-        text="set by the engine: 1, prompt engines 0",
+        "Plan and launch the next step while the device runs this one, for engines made without `async_scheduling`.",
+        text="1",
     ),
     _planned("GC_INTERVAL_STEP", integer(1), 1000, _ASYNC, "Steps between collections of Python's garbage."),
     _used(

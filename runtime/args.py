@@ -70,6 +70,8 @@ class EngineArgs:
             of steps that is fitted while the engine runs; a step always gives 128 rows to prompts. None is no such
             limit. Needs `chunked_prefill`.
         trace: file that every planned step is recorded in, for `deepinfer replay`; None is none.
+        async_scheduling: plan and launch a step while the device runs the one before; the same outputs, a call of `step`
+            later. None takes the variable DEEPINFER_ZERO_OVERHEAD_SCHEDULING, on unless set.
         drafter_invariant: the drafter draws with the target's random numbers, and a draft is accepted only if the
             target draws it too: with a seed, the text is the same with and without drafts, also above temperature 0.
 
@@ -112,6 +114,7 @@ class EngineArgs:
     enable_prefix_caching: bool = False
     step_seconds: float | None = None
     trace: str | None = None
+    async_scheduling: bool | None = None
 
     def __post_init__(self) -> None:
         self.validate()
@@ -153,6 +156,8 @@ class EngineArgs:
             "enable_prefix_caching",
         ):
             check_bool(name, getattr(self, name))
+        if self.async_scheduling is not None:
+            check_bool("async_scheduling", self.async_scheduling)
         if self.seed is not None:
             self.seed = check_int("seed", self.seed, 0, SEED_MAX, also="None")
         check_choice("tokens_per_block", self.tokens_per_block, (-1, PAGE_TOKENS), f"-1 or {PAGE_TOKENS}")

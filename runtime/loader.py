@@ -15,6 +15,7 @@ from ..hal.catalog import load_backend
 from ..hal.device import Device
 from ..hal.errors import InvalidArgumentError, NotSupportedError
 from ..hal.graph import GraphsUnavailable
+from ..hal.stream import Streams
 from ..model.hub import resolve_model
 from ..model.tokenizer import Tokenizer
 from ..model.transformer import Model
@@ -83,7 +84,8 @@ def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device:
     sampling = SamplerConfig.from_environment()
     looked_at = model.cache_layout.ring_slots - _kept_for_prefixes(args)
     truncation = resolve_truncation(args, model.topology, looked_at)
-    executor = build_executor(model, pages + 1, slots + 1, sampling, drafting, truncation, _graphs(backend, device))
+    graphs, streams = _graphs(backend, device), backend.streams(device)
+    executor = build_executor(model, pages + 1, slots + 1, sampling, drafting, truncation, graphs, streams)
     config = EngineConfig(
         vocab_size=text.vocab_size,
         eos_id=tokenizer.eos_id,
@@ -99,6 +101,7 @@ def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device:
         prefix=_prefix(args, model, truncation),
         near_keys=text.sliding_window + 2 * text.index_topk,
         trace=args.trace,
+        async_scheduling=_async_scheduling(args),
         images=ImageReader(model.config, spelling=tokenizer.token_bytes(model.config.image_token_id).decode()),
     )
 
@@ -122,11 +125,13 @@ def build_executor(
     drafting: Speculation,
     truncation: Truncation = EXACT,
     graphs: tuple[Where, GraphSettings] | None = None,
+    streams: Streams | None = None,
 ) -> ModelExecutor:
     """Caches of so many pages and state slots (number 0 of each is reserved), sampler and drafter of a model.
 
     Args:
         graphs: of the device, where decode steps are to be captured.
+        streams: of the device; None where that runs work as it is called.
     """
     caches = model.new_caches(pages, slots)
     vocab = model.config.text.vocab_size
@@ -138,7 +143,15 @@ def build_executor(
         where, how = graphs
         most = pages_for(model.max_model_len, PAGE_TOKENS)
         captured = DecodeGraphs(where, model, caches, sampler, drafter, how, most)
-    return ModelExecutor(model, caches, sampler, drafter, truncation, captured)
+    return ModelExecutor(model, caches, sampler, drafter, truncation, captured, streams, slots)
+
+
+def _async_scheduling(args: EngineArgs) -> bool:
+    """Whether steps overlap: the argument, else the environment, else yes."""
+    if args.async_scheduling is not None:
+        return args.async_scheduling
+    asked: bool | None = env.get("DEEPINFER_ZERO_OVERHEAD_SCHEDULING")
+    return asked is not False
 
 
 def _graphs(backend: Backend, device: Device) -> tuple[Where, GraphSettings] | None:

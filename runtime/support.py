@@ -78,6 +78,7 @@ ARGUMENT_TESTS: Mapping[str, str] = {
     "yoco_prefill_truncation_mode": _TRUNCATION + "test_arguments_beat_the_environment",
     "yoco_prefill_keep_tokens": _TRUNCATION + "test_arguments_beat_the_environment",
     "step_seconds": "tests/runtime/test_cost.py::test_the_engine_cuts_prompts_to_the_time_of_a_step",
+    "async_scheduling": _LOADER + "test_steps_overlap_unless_told_otherwise",
     "trace": "tests/runtime/test_trace.py::test_a_recorded_run_is_planned_the_same_again",
     "enable_prefix_caching": "tests/runtime/test_tiny_prefix.py::test_later_turns_are_spared_and_say_the_same",
     "drafter_invariant": _DRAFTING + "test_invariant_text_is_that_of_plain_decoding",
@@ -90,7 +91,7 @@ OWN_SAMPLING = {
 OWN_ARGUMENTS = {
     "num_pages", "device", "backend", "engram_storage", "drafter_invariant", "yoco_prefill_truncation_mode",
     "yoco_prefill_keep_tokens", "enable_prefix_caching", "step_seconds",
-    "trace",
+    "trace", "async_scheduling",
 }  # fmt: skip
 
 OWN_CALLS = {"LLM.stream", "LLMEngine.reset_prefix_cache", "LLMEngine.waiting_for"}
@@ -112,7 +113,8 @@ CALL_TESTS: Mapping[str, str] = {
     "LLMEngine.step": _ENGINE + "test_one_output_per_token_and_the_fields_of_each",
     "LLMEngine.waiting_for": "tests/runtime/test_waiting.py::test_who_waits_is_told_what_for",
     "LLMEngine.reset_prefix_cache": _PREFIX + "test_what_is_forgotten_is_computed_again",
-    "LLMEngine.flush_inflight_reqs": _ENGINE + "test_nothing_is_in_flight_between_steps",
+    "LLMEngine.flush_inflight_reqs": "tests/runtime/test_flight.py::"
+    "test_a_step_is_launched_before_the_one_before_is_looked_at",
 }
 CALL_REFUSED: Mapping[str, tuple[str, str]] = {
     "LLMEngine.add_request(extra, enqueue=False, chunk_checkpoints)": (
@@ -131,6 +133,7 @@ VARIABLE_TESTS: Mapping[str, str] = {
     "GLOO_TIMEOUT": _LOADER + "test_the_deadline_of_collectives_comes_from_the_environment",
     "NUM_STATE_SLOTS_RATIO": _LOADER + "test_state_slots_follow_the_ratio",
     "PREFILL_MAX_SUM_SEQLEN_K": _LOADER + "test_the_cap_on_summed_lengths_comes_from_the_environment",
+    "ZERO_OVERHEAD_SCHEDULING": _LOADER + "test_steps_overlap_unless_told_otherwise",
     "LOGGING_INTERVAL_STEP": _LOADER + "test_log_lines_follow_the_argument_and_the_interval",
     "USE_NEXTN_DECODE": _LOADER + "test_the_draft_length_comes_from_the_environment",
     "MAX_BACKTRACKING_TOKENS": _LOADER + "test_more_history_can_be_kept_than_drafts_need",

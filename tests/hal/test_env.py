@@ -186,7 +186,7 @@ def test_check_refuses_planned_variables_that_would_have_no_effect() -> None:
 def test_check_accepts_planned_variables_that_describe_today() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        today = {"ENABLE_MTP_VARLEN": "0", "ENFORCE_EAGER": "1", "XGRAMMAR_DEBUG": "0", "ZERO_OVERHEAD_SCHEDULING": "0"}
+        today = {"ENABLE_MTP_VARLEN": "0", "ENFORCE_EAGER": "1", "XGRAMMAR_DEBUG": "0"}
         assert env.check({f"DEEPINFER_{name}": text for name, text in today.items()}) == []
 
 

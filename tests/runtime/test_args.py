@@ -34,6 +34,7 @@ BAD: dict[str, list[Any]] = {
     "chunked_prefill": [1, None],
     "drafter_invariant": [1, None],
     "enable_prefix_caching": [1, None],
+    "async_scheduling": [1, 0, "on"],
     "engine_type": ["DECODE", 3, -1, None, True, np.array([0, 1])],
     "tokens_per_block": [0, 64, 256, None, 128.0, np.array([1, 2])],
     "num_pages": [0, -1, 1.5],

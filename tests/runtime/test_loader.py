@@ -104,9 +104,9 @@ def test_planned_variables_are_refused_by_name(setting: Any, options: Any, name:
     assert VARIABLES[name].brought_by in caught.value.brought_by  # type: ignore[operator]
 
 
-def test_only_eager_switches_take_any_value() -> None:
+def test_every_planned_variable_has_a_refused_value() -> None:
     rest = {name for name, v in VARIABLES.items() if v.brought_by is not None} - set(PLANNED)
-    assert rest == {"DEEPINFER_ENFORCE_EAGER", "DEEPINFER_DFLASH_ENFORCE_EAGER"}
+    assert not rest
 
 
 def test_the_draft_length_comes_from_the_environment(setting: Any, options: Any, model: Model) -> None:
@@ -150,7 +150,7 @@ def test_confidence_temperatures_are_one_or_one_per_draft(setting: Any, options:
         setting(DFLASH_CONFIDENCE_HEAD_TEMPERATURE=temperatures)
         made = build(model).engine
         made.add_request(None, 0, SamplingParams(temperature=0, max_tokens=9), [0, 50, 60])
-        found: list[float] = (made.step() + made.step())[-1].confidence_score
+        found: list[float] = (made.step() + made.step() + made.flush_inflight_reqs())[-1].confidence_score
         return found
 
     plain = confidences("1")
@@ -168,11 +168,27 @@ def test_a_model_without_draft_layers_decodes_plainly(setting: Any, model: Model
 
 
 def test_values_that_describe_today_are_accepted(setting: Any, options: Any) -> None:
-    setting(ZERO_OVERHEAD_SCHEDULING="0", YOCO_PREFILL_TRUNCATION_MODE="off", ENFORCE_EAGER="1", ENABLE_MTP_VARLEN="0")
+    setting(YOCO_PREFILL_TRUNCATION_MODE="off", ENFORCE_EAGER="1", ENABLE_MTP_VARLEN="0")
     assert options()
-    setting(ZERO_OVERHEAD_SCHEDULING="1")
-    with pytest.raises(NotSupportedError, match="ZERO_OVERHEAD_SCHEDULING=1.*asynchronous scheduling"):
+    setting(ENABLE_MTP_VARLEN="1")
+    with pytest.raises(NotSupportedError, match="ENABLE_MTP_VARLEN=1"):
         options()
+
+
+@pytest.mark.parametrize(
+    "argument, variable, overlap",
+    [(None, None, True), (None, "0", False), (None, "1", True), (False, "1", False), (True, "0", True)],
+)
+def test_steps_overlap_unless_told_otherwise(
+    setting: Any, model: Model, argument: bool | None, variable: str | None, overlap: bool
+) -> None:
+    if variable is not None:
+        setting(ZERO_OVERHEAD_SCHEDULING=variable)
+    engine = build(model, async_scheduling=argument).engine
+    engine.add_request(None, 0, SamplingParams(max_tokens=3, temperature=0, ignore_eos=True), [5, 6, 7])
+    first = engine.step()
+    assert engine.config.async_scheduling is overlap and bool(first) is not overlap
+    assert len(first) + sum(len(engine.step()) for _ in range(4)) == 3 and not engine.has_unfinished_requests()
 
 
 def test_a_text_that_does_not_parse_is_refused_before_loading(setting: Any, options: Any) -> None:
