@@ -109,7 +109,8 @@ class Delayed(Faulty):
         self.queue.append((None, lambda: super(Delayed, self).copy_pages(list(pairs))))
 
     def save(self, pages: Sequence[tuple[int, int]], slots: Sequence[tuple[int, int]]) -> None:
-        self.queue.append((None, lambda: super(Delayed, self).save(list(pages), list(slots))))
+        self.run_until(None)  # no step is in flight, and what was saved may be overwritten from now on
+        super().save(list(pages), list(slots))
 
     def restore(self, pages: Sequence[tuple[int, int]], slots: Sequence[tuple[int, int]]) -> None:
         self.queue.append((None, lambda: super(Delayed, self).restore(list(pages), list(slots))))
