@@ -15,6 +15,7 @@ from ...hal.errors import BackendError, KernelError
 _LIBRARY = "libcuda.so.1"
 _MISSING = f"NVIDIA's driver is not installed (no {_LIBRARY})"
 _CLUSTER = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+_EARLY = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 _SHARED_LIMIT = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 REFUSED = (1, 98, 701)
 """What `cuLaunchKernel` gives where a launch is at fault and not the device: an invalid value, an invalid function, and
@@ -90,19 +91,29 @@ class Functions:
         self._lib = lib
         self.launch = lib.cuLaunchKernel
 
-    def launch_clusters(
+    def launch_with(
         self,
         function: int,
         grid: tuple[int, int, int],
-        cluster: tuple[int, int, int],
         threads: int,
         shared: int,
         stream: int,
         extra: Any,
+        cluster: tuple[int, int, int] | None,
+        early: bool,
     ) -> int:
-        """`launch` of blocks in clusters of so many; the status."""
-        attribute = _Attribute(_CLUSTER, 0, (ctypes.c_uint * 16)(*cluster))
-        config = _Config(grid, (threads, 1, 1), shared, stream, ctypes.pointer(attribute), 1)
+        """`launch` of blocks in clusters of so many; `early`: blocks may start before the kernel before has ended."""
+        attributes = (_Attribute * 2)()
+        count = 0
+        if cluster is not None:
+            attributes[0].id = _CLUSTER
+            attributes[0].value[0:3] = cluster
+            count = 1
+        if early:
+            attributes[count].id = _EARLY
+            attributes[count].value[0] = 1
+            count += 1
+        config = _Config(grid, (threads, 1, 1), shared, stream, attributes, count)
         return int(self._lib.cuLaunchKernelEx(ctypes.byref(config), function, None, extra))
 
     def load(self, cubin: bytes, name: str, shared: int) -> int:

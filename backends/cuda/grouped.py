@@ -14,11 +14,23 @@ from ...hal.registry import Signature
 from ...ops.spec import WeightHandle
 from . import grouped_kernels as device
 from .jit import INTERPRETED
-from .linear_launches import CLEAN_DTYPE, GROUP, Launch, aligned, clean_scale, dealt, unpack_launch
+from .linear_launches import (
+    BLOCK,
+    BLOCKS,
+    CLEAN_DTYPE,
+    GROUP,
+    Launch,
+    aligned,
+    clean_scale,
+    dealt,
+    in_blocks,
+    unpack_launch,
+)  # fmt: skip
 from .portable_weights import FP4_CLEAN
 from .register import kernel
 from .strides import power_of_two
 
+SCALES = device.SCALES.value
 FEW = 16
 """Tiles of so many rows unpack their FP8 rows themselves; for larger ones all rows are unpacked first."""
 
@@ -47,6 +59,7 @@ def product_launch(rows: int, experts: int, n: int, k: int, clean: bool, native:
         "N": n,
         "K": k,
         "CLEAN": clean,
+        "BLOCKED": not native and blocked(n, k),
         "X8": native or tile <= FEW,
         "NATIVE": native,
         "BLOCK_N": 128,
@@ -63,9 +76,17 @@ def plan_launch(rows: int, experts: int) -> Launch:
     return Launch(device.plan_tiles, (1,), constants, 4, 1)
 
 
+def blocked(n: int, k: int) -> bool:
+    """Whether weights of this size lie in blocks: codes of 64 outputs by 64 channels, scales of 64 by 256."""
+    return n % BLOCK == 0 and k % (GROUP * SCALES) == 0
+
+
 def prepare(weight: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
-    """Codes as they are, scales marked where the weights are clean."""
-    return aligned(weight, clean_scale(scale, FP4_CLEAN))
+    """Codes and scales in blocks where they fill them, scales marked where all are clean. Waits for the device."""
+    if blocked(weight.shape[1], 2 * weight.shape[2]):
+        weight, scale = in_blocks(weight, BLOCK // 2), in_blocks(scale, SCALES)
+    weight, scale = aligned(weight, scale)
+    return weight, clean_scale(scale, FP4_CLEAN)
 
 
 def _scratch(x_rows: int, rows: int, experts: int, k: int) -> tuple[int, int]:
@@ -80,7 +101,7 @@ def scratch(xq: Tensor, xs: Tensor, weight: WeightHandle, source_row: Tensor | N
     return sum(_scratch(xq.shape[0], rows, weight.tensors[0].shape[0], xq.shape[1]))
 
 
-@kernel("grouped_linear", version=0, supports=whole_groups, prepare=prepare, workspace=scratch)
+@kernel("grouped_linear", version=0, supports=whole_groups, layout=BLOCKS, prepare=prepare, workspace=scratch)
 def grouped_linear(
     xq: Tensor,
     xs: Tensor,
@@ -122,7 +143,7 @@ def native_scratch(xq: Tensor, xs: Tensor, weight: WeightHandle, source_row: Ten
 # In the interpreter, which has no chip, it comes last, so that the other is what runs there.
 @kernel(
     "grouped_linear", version=0, name="native", priority=-1 if INTERPRETED else 1, archs=("sm_100",),
-    supports=whole_groups, prepare=prepare, workspace=native_scratch,
+    supports=whole_groups, prepare=aligned, workspace=native_scratch,
 )  # fmt: skip
 def grouped_linear_native(
     xq: Tensor,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton.language as tl
 
 from .jit import jit
-from .linear_kernels import DEAL, GROUP, packed_product
+from .linear_kernels import BLOCK, DEAL, GROUP, SCALES, packed_product, row_of
 from .portable import to_bf16
 
 
@@ -28,8 +28,8 @@ def plan_tiles(offsets_ptr, plan_ptr, E: tl.constexpr, SPAN: tl.constexpr, BLOCK
 @jit
 def grouped_linear_tiles(
     x_ptr, xs_ptr, w_ptr, ws_ptr, source_ptr, offsets_ptr, plan_ptr, out_ptr,
-    N: tl.constexpr, K: tl.constexpr, CLEAN: tl.constexpr, X8: tl.constexpr, NATIVE: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
+    N: tl.constexpr, K: tl.constexpr, CLEAN: tl.constexpr, BLOCKED: tl.constexpr, X8: tl.constexpr,
+    NATIVE: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """A tile of y [M, N] for FP4 weights [E, N, K/2] with scales [E, N, K/32]; none where the plan has no such tile.
 
@@ -49,8 +49,9 @@ def grouped_linear_tiles(
         here = tl.minimum(row, stop - 1)
         line = (here if source_ptr is None else tl.load(source_ptr + here)).to(tl.int64)
         acc = packed_product(
-            x_ptr + line * WIDTH, xs_ptr + line * (K // GROUP) if X8 else x_ptr, w_ptr + n * (K // 2),
-            ws_ptr + n * (K // GROUP), 0, K, K, True, CLEAN, X8, NATIVE, BLOCK_N, BLOCK_T, BLOCK_K,
+            x_ptr + line * WIDTH, xs_ptr + line * (K // GROUP) if X8 else x_ptr,
+            w_ptr + row_of(n, K // 2, BLOCK // 2, BLOCKED), ws_ptr + row_of(n, K // GROUP, SCALES, BLOCKED), 0, K,
+            K, True, CLEAN, BLOCKED, X8, NATIVE, BLOCK_N, BLOCK_T, BLOCK_K,
         )  # fmt: skip
         at = out_ptr + (row.to(tl.int64) * N)[None, :] + output[:, None]
         tl.store(at, to_bf16(acc), mask=(output < N)[:, None] & (row < stop)[None, :])

@@ -12,7 +12,7 @@ from torch import Tensor
 from ...hal.registry import Signature
 from ...ops.spec import WeightHandle
 from . import grouped
-from .linear_launches import CLEAN_DTYPE
+from .linear_launches import BLOCKS, CLEAN_DTYPE
 from .register import kernel
 from .source import SourceKernel
 
@@ -49,7 +49,7 @@ def scratch(xq: Tensor, xs: Tensor, weight: WeightHandle, source_row: Tensor | N
 
 @kernel(
     "grouped_linear", version=0, name="sm90", priority=2, source="cuda", archs=("sm_90",), supports=supports,
-    prepare=grouped.prepare, workspace=scratch,
+    layout=BLOCKS, prepare=grouped.prepare, workspace=scratch,
 )  # fmt: skip
 def grouped_linear(
     xq: Tensor,

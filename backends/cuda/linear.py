@@ -1,6 +1,6 @@
 """Linear layers: FP8 weights, FP8 weights by groups, bf16 weights. The kernels are in `linear_kernels.py`.
 
-Weights stay as the contract has them. A call goes one of three ways, by its rows:
+A call goes one of three ways, by its rows; on SM90 calls with few rows go another (`linear_sm90.py`):
 
 * few rows: codes of weights and rows become bf16 in registers, on their way to the matrix unit;
 * more: rows of x become bf16 first, once, and weights in registers;
@@ -24,13 +24,13 @@ from ...ops.spec import WeightHandle
 from . import grouped_sm90, linear_sm90, vision_attention  # noqa: F401  (register)
 from .jit import INTERPRETED
 from .linear_fp8 import fp8_prepare, fp8_scratch, grouped_scratch, run, whole_blocks, whole_groups
-from .linear_launches import BF16_FEW, add_launch, aligned, few_launch, many_launch, packed_launch, part_of
+from .linear_launches import BF16_FEW, BLOCKS, add_launch, aligned, few_launch, many_launch, packed_launch, part_of
 from .register import kernel
 
 # ---- FP8 weights ----------------------------------------------------------------------------------------------------
 
 
-@kernel("linear_fp8", version=0, supports=whole_groups, prepare=fp8_prepare, workspace=fp8_scratch)
+@kernel("linear_fp8", version=0, supports=whole_groups, layout=BLOCKS, prepare=fp8_prepare, workspace=fp8_scratch)
 def linear_fp8(
     xq: Tensor, xs: Tensor, weight: WeightHandle, out: Tensor | None, workspace: Tensor | None = None
 ) -> Tensor:
@@ -40,7 +40,14 @@ def linear_fp8(
     return out
 
 
-@kernel("linear_fp8_grouped", version=0, supports=whole_blocks, prepare=fp8_prepare, workspace=grouped_scratch)
+@kernel(
+    "linear_fp8_grouped",
+    version=0,
+    supports=whole_blocks,
+    layout=BLOCKS,
+    prepare=fp8_prepare,
+    workspace=grouped_scratch,
+)
 def linear_fp8_grouped(
     xq: Tensor, xs: Tensor, weight: WeightHandle, out: Tensor | None, workspace: Tensor | None = None
 ) -> Tensor:
@@ -60,7 +67,7 @@ def native_scratch(xq: Tensor, xs: Tensor, weight: WeightHandle) -> int:
 
 
 # In the interpreter, which has no chip, they come last, so that the others are what runs there.
-_NATIVE = {"name": "native", "priority": -1 if INTERPRETED else 1, "archs": ("sm_100",), "prepare": fp8_prepare}
+_NATIVE = {"name": "native", "priority": -1 if INTERPRETED else 1, "archs": ("sm_100",), "prepare": aligned}
 
 
 @kernel("linear_fp8", version=0, supports=whole_groups, workspace=native_scratch, **_NATIVE)

@@ -45,7 +45,7 @@ def fp8_cases() -> Iterator[CompileCase]:
     unpack: dict[str, str | None] = {"code_ptr": "*u8", "scale_ptr": "*u8", "out_ptr": "*bf16", "rows": "i32"}
     for k in sorted({k for _, _, k in FP8.values()}):
         yield unpack_launch(1, k, 1).case(f"rows of {k}", unpack)
-        yield unpack_launch(1, k, GROUP).case(f"weights of {k}", unpack)
+        yield unpack_launch(1, k, GROUP, blocks=True).case(f"weights of {k}", unpack)
     for name, (groups, n, k) in FP8.items():
         part = part_of(groups * n, k)
         parts = -(-k // part)

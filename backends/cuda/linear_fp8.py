@@ -1,6 +1,8 @@
 """FP8 weights in Triton: which there are, how they are prepared, and the launches of a call. `linear.py` registers it.
 
-Weights stay as the contract has them; `linear.py` says which ways a call can go.
+Weights lie in blocks of 64 outputs by 64 channels, so that what is read together lies together, unless they have no
+whole blocks; prepared weights are called `linear_launches.BLOCKS` whatever their size. `linear.py` says which ways a
+call can go.
 """
 
 from __future__ import annotations
@@ -11,14 +13,17 @@ from torch import Tensor
 from ...hal.registry import Signature
 from ...ops.spec import WeightHandle
 from .linear_launches import (
+    BLOCK,
     CLEAN_DTYPE,
     FEW,
     GROUP,
     MANY,
     add_launch,
     aligned,
+    blocked,
     clean_scale,
     dealt,
+    in_blocks,
     many_launch,
     packed_launch,
     part_of,
@@ -42,8 +47,9 @@ def whole_blocks(signature: Signature) -> str | None:
 
 
 def fp8_prepare(weight: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
-    """Codes as they are, scales marked where the weight is clean."""
-    return aligned(weight, clean_scale(scale, FP8_CLEAN, weight))
+    """Codes in blocks where they fill them, scales marked where the weight is clean. Waits for the device."""
+    weight, scale = aligned(in_blocks(weight, BLOCK) if blocked(*weight.shape[-2:]) else weight, scale)
+    return weight, clean_scale(scale, FP8_CLEAN, weight)
 
 
 def _fp8_scratch(rows: int, groups: int, n: int, k: int) -> tuple[int, int, int]:
@@ -92,7 +98,7 @@ def run(
     if w_bytes:
         wide = workspace[x_bytes : x_bytes + w_bytes].view(torch.bfloat16)
         # Blocks of 32 outputs lie across groups as well, as a group has whole blocks where there are several.
-        unpack_launch(groups * n, k, GROUP)(w, scale, wide, groups * n)
+        unpack_launch(groups * n, k, GROUP, blocks=blocked(n, k))(w, scale, wide, groups * n)
         part = part_of(groups * n, k)
         many_launch(rows, groups, n, dealt(k), part, False)(x, wide, None, None, out, rows)
         return

@@ -18,6 +18,10 @@ GROUP: tl.constexpr = tl.constexpr(32)
 """Channels of a scale, and output rows of a scale of FP8 weights."""
 DEAL: tl.constexpr = tl.constexpr(64)
 """Unpacked rows have a multiple of so many channels."""
+BLOCK: tl.constexpr = tl.constexpr(64)
+"""Outputs and channels of a block of weights that are prepared in blocks: one after the other, along channels first."""
+SCALES: tl.constexpr = tl.constexpr(8)
+"""Scales of a row of a block of FP4 weights' scales."""
 HALF_ROOT: tl.constexpr = tl.constexpr(0.7071067811865476)
 
 
@@ -35,17 +39,41 @@ def load_tile(at, first, K: tl.constexpr, BLOCK_K: tl.constexpr):
 
 
 @jit
-def load_scales(at, first, K: tl.constexpr, BLOCK_K: tl.constexpr):
-    """Scale bytes [N, BLOCK_K/32] of the channels from `first` on; zeros behind the last."""
-    group = first // GROUP + tl.arange(0, BLOCK_K // GROUP)
-    return tl.load(at[:, None] + group[None, :], mask=(group < K // GROUP)[None, :], other=0)
+def row_of(n, WIDTH: tl.constexpr, BYTES: tl.constexpr, BLOCKED: tl.constexpr):
+    """Where row n of WIDTH bytes begins: of rows one after the other, or in blocks of 64 rows by BYTES."""
+    if BLOCKED:
+        return n // BLOCK * (BLOCK * WIDTH) + n % BLOCK * BYTES
+    else:
+        return n * WIDTH
 
 
 @jit
-def load_words(at, first, K: tl.constexpr, CODES: tl.constexpr, BLOCK_K: tl.constexpr):
+def columns(first, COUNT: tl.constexpr, ACROSS: tl.constexpr, BLOCKED: tl.constexpr):
+    """Places of columns first .. first + COUNT - 1 behind a row's beginning; blocks have ACROSS of them."""
+    if BLOCKED:
+        i = tl.arange(0, COUNT)
+        if COUNT >= ACROSS:  # `first` begins a block
+            return first * BLOCK + i // ACROSS * (ACROSS * BLOCK) + i % ACROSS
+        else:
+            return first // ACROSS * (ACROSS * BLOCK) + first % ACROSS + i
+    else:
+        return first + tl.arange(0, COUNT)
+
+
+@jit
+def load_scales(at, first, K: tl.constexpr, BLOCK_K: tl.constexpr, BLOCKED: tl.constexpr = False):
+    """Scale bytes [N, BLOCK_K/32] of the channels from `first` on; zeros behind the last."""
+    group = first // GROUP + tl.arange(0, BLOCK_K // GROUP)
+    place = columns(first // GROUP, BLOCK_K // GROUP, SCALES, BLOCKED)
+    return tl.load(at[:, None] + place[None, :], mask=(group < K // GROUP)[None, :], other=0)
+
+
+@jit
+def load_words(at, first, K: tl.constexpr, CODES: tl.constexpr, BLOCK_K: tl.constexpr, BLOCKED: tl.constexpr):
     """Words (int32) of CODES codes of the channels from `first` on; zeros behind the last."""
     word = first // CODES + tl.arange(0, BLOCK_K // CODES)
-    place = at.to(tl.pointer_type(tl.int32))[:, None] + word[None, :]
+    column = columns(first // CODES, BLOCK_K // CODES, BLOCK // CODES, BLOCKED)
+    place = at.to(tl.pointer_type(tl.int32))[:, None] + column[None, :]
     if K % BLOCK_K == 0:
         return tl.load(place)
     else:
@@ -78,7 +106,7 @@ def unpack_rows(code, scale, FP4: tl.constexpr):
 @jit
 def unpack_fp8(
     code_ptr, scale_ptr, out_ptr, rows, K: tl.constexpr, WIDTH: tl.constexpr, SHARED: tl.constexpr,
-    FP4: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
+    FP4: tl.constexpr, BLOCKED: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """bf16 [rows, WIDTH], dealt, of E4M3 codes [rows, K]; a row of scale bytes for SHARED rows of codes."""
     parts: tl.constexpr = (WIDTH + BLOCK_K - 1) // BLOCK_K
@@ -86,8 +114,13 @@ def unpack_fp8(
     first = tl.program_id(0) % parts * BLOCK_K
     here = tl.minimum(row, rows - 1)
     scale = load_scales(scale_ptr + here // SHARED * (K // GROUP), first, K, BLOCK_K)
-    value = unpack_rows(load_tile(code_ptr + here * K, first, K, BLOCK_K), scale, FP4)
     column = first + tl.arange(0, BLOCK_K)
+    place = (code_ptr + row_of(here, K, BLOCK, BLOCKED))[:, None] + columns(first, BLOCK_K, BLOCK, BLOCKED)[None, :]
+    if K % BLOCK_K == 0:
+        code = tl.load(place)
+    else:
+        code = tl.load(place, mask=(column < K)[None, :], other=0)
+    value = unpack_rows(code, scale, FP4)
     at = out_ptr + (row * WIDTH)[:, None] + column[None, :]
     tl.store(at, value, mask=(row < rows)[:, None] & (column < WIDTH)[None, :])
 
@@ -98,8 +131,8 @@ def unpack_fp8(
 @jit
 def packed_product(
     x_at, xs_at, w_at, ws_at, begin, end,
-    K: tl.constexpr, FP4: tl.constexpr, CLEAN: tl.constexpr, X8: tl.constexpr, NATIVE: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
+    K: tl.constexpr, FP4: tl.constexpr, CLEAN: tl.constexpr, BLOCKED: tl.constexpr, X8: tl.constexpr,
+    NATIVE: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """fp32 [BLOCK_N, BLOCK_T]: sums over channels begin .. end - 1 of packed weights and rows of x, in FP8 if X8.
 
@@ -117,12 +150,13 @@ def packed_product(
             acc = dot_scaled(w, w_scale, x, load_scales(xs_at, first, K, BLOCK_K), acc, FP4)
         return acc
     # Scales are too narrow for the copies that run ahead, so they are asked for a step before they are wanted.
-    scale = load_scales(ws_at, begin, K, BLOCK_K)
+    SCALES_TOO: tl.constexpr = BLOCKED and FP4
+    scale = load_scales(ws_at, begin, K, BLOCK_K, SCALES_TOO)
     x_scale = load_scales(xs_at, begin, K, BLOCK_K) if X8 else 0
     for first in range(begin, end, BLOCK_K):
-        code = load_words(w_at, first, K, 8 if FP4 else 4, BLOCK_K)
+        code = load_words(w_at, first, K, 8 if FP4 else 4, BLOCK_K, BLOCKED)
         x = load_tile(x_at, first, WIDTH, BLOCK_K)
-        next_scale = load_scales(ws_at, first + BLOCK_K, K, BLOCK_K)
+        next_scale = load_scales(ws_at, first + BLOCK_K, K, BLOCK_K, SCALES_TOO)
         if X8:
             next_x_scale = load_scales(xs_at, first + BLOCK_K, K, BLOCK_K)
             x = unpack_rows(x, x_scale, FP4)
@@ -136,8 +170,8 @@ def packed_product(
 @jit
 def packed_linear(
     x_ptr, xs_ptr, w_ptr, ws_ptr, out_ptr, rows,
-    G: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PART: tl.constexpr, CLEAN: tl.constexpr, X8: tl.constexpr,
-    NATIVE: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
+    G: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PART: tl.constexpr, CLEAN: tl.constexpr, BLOCKED: tl.constexpr,
+    X8: tl.constexpr, NATIVE: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """A tile of y [rows, G, N] in bf16, or of the parts [parts, rows, G, N] in fp32, for FP8 weights [G, N, K].
 
@@ -155,8 +189,9 @@ def packed_linear(
     line = tl.minimum(row, rows - 1) * G + group
     acc = packed_product(
         x_ptr + line * WIDTH, xs_ptr + line * (K // GROUP) if X8 else x_ptr,
-        w_ptr + (group.to(tl.int64) * N + n) * K, ws_ptr + (group * blocks + n // GROUP) * (K // GROUP),
-        part * PART, tl.minimum(part * PART + PART, K), K, False, CLEAN, X8, NATIVE, BLOCK_N, BLOCK_T, BLOCK_K,
+        w_ptr + row_of(group.to(tl.int64) * N + n, K, BLOCK, BLOCKED),
+        ws_ptr + (group * blocks + n // GROUP) * (K // GROUP), part * PART, tl.minimum(part * PART + PART, K),
+        K, False, CLEAN, BLOCKED, X8, NATIVE, BLOCK_N, BLOCK_T, BLOCK_K,
     )  # fmt: skip
     keep = (output < N)[:, None] & (row < rows)[None, :]
     line = (part.to(tl.int64) * rows + row) * G + group

@@ -22,12 +22,15 @@ MANY = 256
 """From so many rows on FP8 weights are unpacked first."""
 TILE = 128
 """Outputs of a program, as far as the cut into parts goes."""
-PROGRAMS = 160
+PROGRAMS = 200
 """Programs that a cut into parts aims at."""
 ENOUGH = 64
 """Tiles that are not cut: with half a tile each, they fill a GPU."""
 MOST_PARTS = 8
-"""Blocks that a GPU can have work together."""
+"""Parts of few tiles: blocks that a GPU can have work together."""
+WIDE_PARTS = 5
+"""Parts of more than `FEW_TILES` tiles: so many blocks fit the groups of multiprocessors that can work together."""
+FEW_TILES = 16
 PART = 512
 """Fewest channels of a part."""
 DEAL = device.DEAL.value
@@ -39,7 +42,8 @@ def part_of(outputs: int, k: int) -> int:
     """Channels of a part, a multiple of 128: K whole where the outputs alone fill a GPU. By static sizes only: it is
     part of what a weight computes."""
     tiles = -(-outputs // TILE)
-    parts = max(1, min(-(-PROGRAMS // tiles), k // PART, MOST_PARTS)) if tiles < ENOUGH else 1
+    most = MOST_PARTS if tiles <= FEW_TILES else WIDE_PARTS
+    parts = max(1, min(-(-PROGRAMS // tiles), k // PART, most)) if tiles < ENOUGH else 1
     return -(-k // (parts * 128)) * 128
 
 
@@ -75,19 +79,21 @@ def packed_launch(rows: int, groups: int, n: int, k: int, clean: bool, x8: bool,
     part, tile = part_of(groups * n, k), _row_tile(rows)
     outputs = 64 if tile == 16 and not native else 128
     grid = groups * -(-n // outputs), -(-rows // tile), -(-k // part)
-    constants = {"G": groups, "N": n, "K": k, "PART": part, "CLEAN": clean, "X8": x8, "NATIVE": native,
+    constants = {"G": groups, "N": n, "K": k, "PART": part, "CLEAN": clean,
+                 "BLOCKED": not native and blocked(n, k), "X8": x8, "NATIVE": native,
                  "BLOCK_N": outputs, "BLOCK_T": tile, "BLOCK_K": 128}  # fmt: skip
     return Launch(device.packed_linear, grid, constants, 8 if tile >= 64 else 4, 4 if tile <= 32 else 3)
 
 
-def unpack_launch(rows: int, k: int, shared: int, fp4: bool = False) -> Launch:
+def unpack_launch(rows: int, k: int, shared: int, fp4: bool = False, blocks: bool = False) -> Launch:
     """FP8 to bf16, dealt, for FP8 weights or for FP4 ones; a row of scales for so many rows."""
     block = min(512, -(-k // DEAL) * DEAL)
     block = 1 << (block - 1).bit_length()
     tile = max(1, 4096 // block)
     return Launch(
         device.unpack_fp8, (-(-rows // tile) * -(-k // block),),
-        {"K": k, "WIDTH": dealt(k), "SHARED": shared, "FP4": fp4, "BLOCK_T": tile, "BLOCK_K": block}, 4, 1,
+        {"K": k, "WIDTH": dealt(k), "SHARED": shared, "FP4": fp4, "BLOCKED": blocks,
+         "BLOCK_T": tile, "BLOCK_K": block}, 4, 1,
     )  # fmt: skip
 
 
@@ -120,6 +126,23 @@ def add_launch(elements: int, n: int, parts: int, gelu: bool) -> Launch:
 def dealt(k: int) -> int:
     """Channels of an unpacked row."""
     return -(-k // DEAL) * DEAL
+
+
+BLOCK = device.BLOCK.value
+BLOCKS = "blocks of 64"
+"""Name of the layout of weights in blocks, and of those that have no whole ones and stay as they are."""
+
+
+def blocked(n: int, k: int) -> bool:
+    """Whether FP8 weights of this size lie in blocks of 64 outputs by 64 channels."""
+    return n % BLOCK == 0 and k % BLOCK == 0
+
+
+def in_blocks(codes: Tensor, across: int) -> Tensor:
+    """Bytes [..., N, W] in blocks of 64 rows by `across` bytes, one after the other along W first; the shape stays."""
+    *rest, n, width = codes.shape
+    cut = codes.view(torch.uint8).reshape(*rest, n // BLOCK, BLOCK, width // across, across)
+    return cut.transpose(-3, -2).contiguous().view(codes.dtype).view(codes.shape)
 
 
 CLEAN_DTYPE = torch.int8

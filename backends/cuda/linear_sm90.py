@@ -2,11 +2,13 @@
 
 A decode step reads weights, so the kernel is made to keep reads on their way: a thread has four or eight units of codes
 ahead of it in registers. A block has a tile of outputs and one part of the channels; the blocks of all parts of a tile
-are a cluster, which adds them up. More rows, and weights that are not clean, go the Triton way. Bits are the same.
+are a cluster, which adds them up. Kernels are launched early: the first codes of a weight are on their way before what
+came before in the stream has ended, so nobody writes a prepared weight in place while there are calls. More rows, and weights that are not clean, go the Triton way. Bits are the same.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -15,31 +17,71 @@ from torch import Tensor
 from ...hal.registry import Signature
 from ...ops.spec import WeightHandle
 from . import linear_fp8 as triton
-from .linear_launches import CLEAN_DTYPE, MOST_PARTS, part_of
+from .linear_launches import BLOCKS, CLEAN_DTYPE, MOST_PARTS, part_of
 from .register import kernel
 from .source import SourceKernel
 
 ROWS = (8, 16, 32, 64)
 """Rows of a tile; a call with more goes another way."""
-BLOCKS = 132
+PROCESSORS = 132
 """Blocks that fill a GPU if each is alone on its multiprocessor."""
+DIRECT = 8
+"""Up to so many rows every block turns them into bf16 itself; else a kernel before does it for all."""
+DIRECT_IN_PARTS = 16
+"""The same where channels are cut: clusters find less room while that kernel runs."""
+BROAD = 32
+"""From so many rows on a block has 256 outputs, where there are enough, so that fewer blocks read the rows."""
 _FACTORS = 4096
 """Bytes of shared memory for scales: 4 for each 32 channels of a part and 32 outputs of a tile."""
+_BARRIERS = 64
+_SPACE = {1: 196608, 2: 98304, 4: 196608}
+"""Bytes of shared memory for rows, by a block's warpgroups, of 64 outputs each: two blocks of two warpgroups share a
+multiprocessor. One warpgroup alone reads twice as far ahead."""
 
 
-def _kernel(rows: int, wide: bool) -> SourceKernel:
-    """Two warpgroups a block and two blocks a multiprocessor, or one of one that reads twice as far ahead."""
-    space = 98304 if wide else 131072
-    defines = {"ROWS": rows, "WARPGROUPS": 2 if wide else 1, "RING": 4 if wide else 8,
-               "X_BYTES": space, "RESIDENT": 2 if wide else 1}  # fmt: skip
+@functools.cache
+def source(rows: int, warpgroups: int, image: bool) -> SourceKernel:
+    """The product with a tile of so many rows."""
+    space = _SPACE[warpgroups]
+    defines = {"ROWS": rows, "WARPGROUPS": warpgroups, "RING": 8 if warpgroups == 1 else 4, "IMAGE": int(image),
+               "X_BYTES": space, "RESIDENT": 2 if warpgroups == 2 else 1}  # fmt: skip
     return SourceKernel(
-        "linear_sm90.cu", "linear", "PPPPPiiiii", threads=256 if wide else 128, shared=space + _FACTORS,
+        "linear_sm90.cu", "linear", "PPPPPiiiii", threads=128 * warpgroups, shared=space + _FACTORS + _BARRIERS,
         defines=defines, archs=("sm_90",),
     )  # fmt: skip
 
 
-KERNELS = {(rows, wide): _kernel(rows, wide) for rows in ROWS for wide in (True, False)}
-SOURCES = list(KERNELS.values())
+@functools.cache
+def image_source(rows: int) -> SourceKernel:
+    """The kernel that makes the image of rows."""
+    return SourceKernel("linear_sm90.cu", "image", "PPPiii", threads=128, defines={"ROWS": rows}, archs=("sm_90",))
+
+
+def tile_of(rows: int) -> int:
+    """Rows of the tile."""
+    return next(most for most in ROWS if rows <= most)
+
+
+def warpgroups_of(rows: int, outputs: int, parts: int) -> int:
+    """Warpgroups of a block."""
+    if outputs // 128 * parts <= PROCESSORS // 2:
+        return 1
+    return 4 if rows >= BROAD and outputs % 256 == 0 else 2
+
+
+def images(rows: int, parts: int) -> bool:
+    """Whether an image is made of a call's rows."""
+    return rows > (DIRECT if parts == 1 else DIRECT_IN_PARTS)
+
+
+SOURCES = [
+    source(tile, count, images(tile, parts))
+    for tile in ROWS
+    for count in (1, 2, 4)
+    for parts in (1, 2)
+    if (count < 4 or tile >= BROAD) and (parts == 1 or images(tile, 1) != images(tile, 2))
+]
+SOURCES += [image_source(tile) for tile in ROWS if images(tile, 1)]
 
 
 def supported(groups: int, n: int, k: int) -> str | None:
@@ -67,17 +109,33 @@ def takes(rows: int, weights: tuple[Tensor, ...]) -> bool:
     return rows <= ROWS[-1] and weights[1].dtype == CLEAN_DTYPE
 
 
-def launch(xq: Tensor, xs: Tensor, weights: tuple[Tensor, ...], out: Tensor, groups: int) -> None:
-    """y of few rows."""
-    rows, (n, k) = xq.shape[0], weights[0].shape[-2:]
+def parts_of(groups: int, n: int, k: int) -> int:
+    """Parts of a weight's channels."""
+    return -(-k // part_of(groups * n, k))
+
+
+def image_bytes(rows: int, groups: int, n: int, k: int) -> int:
+    """Bytes of the image of a call's rows."""
+    return 2 * tile_of(rows) * groups * k if images(rows, parts_of(groups, n, k)) else 0
+
+
+def launch(xq: Tensor, xs: Tensor, weights: tuple[Tensor, ...], out: Tensor, image: Tensor | None, groups: int) -> None:
+    """y of few rows. image: scratch of `image_bytes`."""
+    rows, (n, k), device = xq.shape[0], weights[0].shape[-2:], xq.device.index
     part = part_of(groups * n, k)
-    parts = -(-k // part)
-    wide = groups * (n // 128) * parts > BLOCKS // 2
-    tile = next(most for most in ROWS if rows <= most)
-    grid = groups * (n // (128 if wide else 64)), 1, parts
-    KERNELS[tile, wide].launch(
-        grid, xq.device.index, xq.data_ptr(), xs.data_ptr(), weights[0].data_ptr(), weights[1].data_ptr(),
-        out.data_ptr(), rows, groups, n, k, part, cluster=(1, 1, parts) if parts > 1 else None,
+    parts = parts_of(groups, n, k)
+    tile, x = tile_of(rows), xq.data_ptr()
+    if image is not None:
+        x = image.data_ptr()
+        turns = 2 * tile * groups * (k // 64)
+        image_source(tile).launch(
+            (-(-turns // 128), 1, 1), device, xq.data_ptr(), xs.data_ptr(), x, rows, groups, k, early=True
+        )
+    count = warpgroups_of(tile, groups * n, parts)
+    source(tile, count, image is not None).launch(
+        (groups * n // (64 * count), 1, parts), device, x, xs.data_ptr(), weights[0].data_ptr(),
+        weights[1].data_ptr(), out.data_ptr(), rows, groups, n, k, part,
+        cluster=(1, 1, parts) if parts > 1 else None, early=True,
     )  # fmt: skip
 
 
@@ -87,22 +145,30 @@ def _run(
     if not takes(xq.shape[0], weights):
         triton.run(xq, xs, weights, out, workspace, groups)
     elif out.numel():
-        launch(xq, xs, weights, out, groups)
+        size = image_bytes(xq.shape[0], groups, *weights[0].shape[-2:])
+        if size and workspace is None:
+            workspace = torch.empty(size, dtype=torch.uint8, device=xq.device)
+        launch(xq, xs, weights, out, workspace if size else None, groups)
 
 
 _OPTIONS: dict[str, Any] = {
-    "version": 0, "name": "sm90", "priority": 2, "source": "cuda", "archs": ("sm_90",), "prepare": triton.fp8_prepare,
+    "version": 0, "name": "sm90", "priority": 2, "source": "cuda", "archs": ("sm_90",), "layout": BLOCKS,
+    "prepare": triton.fp8_prepare,
 }  # fmt: skip
 
 
 def scratch(xq: Tensor, xs: Tensor, weight: WeightHandle) -> int:
     """Scratch of `linear_fp8`."""
-    return 0 if takes(xq.shape[0], weight.tensors) else triton.fp8_scratch(xq, xs, weight)
+    if not takes(xq.shape[0], weight.tensors):
+        return triton.fp8_scratch(xq, xs, weight)
+    return image_bytes(xq.shape[0], 1, *weight.tensors[0].shape)
 
 
 def grouped_scratch(xq: Tensor, xs: Tensor, weight: WeightHandle) -> int:
     """Scratch of `linear_fp8_grouped`."""
-    return 0 if takes(xq.shape[0], weight.tensors) else triton.grouped_scratch(xq, xs, weight)
+    if not takes(xq.shape[0], weight.tensors):
+        return triton.grouped_scratch(xq, xs, weight)
+    return image_bytes(xq.shape[0], *weight.tensors[0].shape)
 
 
 @kernel("linear_fp8", supports=supports, workspace=scratch, **_OPTIONS)

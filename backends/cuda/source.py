@@ -213,13 +213,20 @@ class SourceKernel:
         return build(self.file, f"{arch}a", self.options, folder)
 
     def launch(
-        self, grid: tuple[int, int, int], device: int, *args: Any, cluster: tuple[int, int, int] | None = None
+        self,
+        grid: tuple[int, int, int],
+        device: int,
+        *args: Any,
+        cluster: tuple[int, int, int] | None = None,
+        early: bool = False,
     ) -> None:
         """Launch on torch's current stream of a device.
 
         Args:
             grid: blocks. device: its index. args: numbers, in the order of the signature; `data_ptr()` of tensors.
             cluster: blocks of a cluster, of which the grid is a multiple; None for none, or what the source says.
+            early: blocks may start when those of the kernel before have said that they may (griddepcontrol); the source
+                then waits for its end before it reads what that wrote.
 
         Raises:
             InvalidArgumentError: an argument does not fit its type.
@@ -236,10 +243,12 @@ class SourceKernel:
             torch._C._cuda_setDevice(device)
         try:
             stream = torch._C._cuda_getCurrentRawStream(device)
-            if cluster is None:
+            if cluster is None and not early:
                 status = driver().launch(function, *grid, self.threads, 1, 1, self.shared, stream, None, buffer[1])
             else:
-                status = driver().launch_clusters(function, grid, cluster, self.threads, self.shared, stream, buffer[1])
+                status = driver().launch_with(
+                    function, grid, self.threads, self.shared, stream, buffer[1], cluster, early
+                )
         finally:
             if current != device:
                 torch._C._cuda_setDevice(current)

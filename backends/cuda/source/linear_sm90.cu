@@ -2,7 +2,8 @@
 //
 // Outputs stand on the side of a product that takes 64 of them (wgmma's M), rows of x on the other (N). A warpgroup has
 // 64 outputs and runs through their channels: a thread reads codes from memory into registers, RING units ahead, turns
-// them into bf16 there, and that is the operand. Rows of x become bf16 once, in shared memory, CHUNK units at a time.
+// them into bf16 there, and that is the operand. Rows of x become bf16 in shared memory, CHUNK units at a time; or, with
+// IMAGE, a kernel before has made an image of that shared memory, and the bulk engine brings it, STAGES chunks ahead.
 //
 // Sums are those of the other ways (linear_kernels.py), bit for bit: sixteen channels in a step, the channels of each 64
 // dealt so that what a thread unpacks lies side by side in memory, steps in order, from 0 in each part of K, parts added
@@ -21,6 +22,9 @@ typedef unsigned char u8;
 #endif
 #ifndef ROWS
 #define ROWS 8  // of a tile, of `linear`
+#endif
+#ifndef IMAGE
+#define IMAGE 0
 #endif
 #ifndef WARPGROUPS
 #define WARPGROUPS 2
@@ -41,11 +45,14 @@ typedef unsigned char u8;
 #define LINE (TILE + 4)  // floats of a row of sums in shared memory
 #define MOST_PARTS 8
 #define FULL 0xffffffffu
+#define FACTOR_BYTES 4096
+#define OFF_BARRIER (X_BYTES + FACTOR_BYTES)
+#define MOST_STAGES 4
 
 struct Linear {
-    const u8* x;    // [rows, groups, channels]
+    const u8* x;    // [rows, groups, channels], or the image
     const u8* xs;   // [rows, groups, channels / 32]
-    const u8* w;    // [groups, outputs, channels]
+    const u8* w;    // [groups, outputs / 64, channels / 64, 64, 64]
     const u8* ws;   // [groups, outputs / 32, channels / 32]
     u16* y;         // [rows, groups, outputs]
     int rows, groups, outputs, channels, part;
@@ -54,8 +61,8 @@ struct Linear {
 struct Grouped {
     const u8* x;         // [lines, channels]
     const u8* xs;        // [lines, channels / 32]
-    const u8* w;         // [experts, outputs, channels / 2]
-    const u8* ws;        // [experts, outputs, channels / 32]
+    const u8* w;         // [experts, outputs / 64, channels / 64, 64, 32 bytes]
+    const u8* ws;        // [experts, outputs / 64, channels / 256, 64, 8]
     const int* source;   // [rows] or none
     const int* offsets;  // [experts + 1]
     u16* y;              // [rows, outputs]
@@ -74,7 +81,7 @@ struct Work {
     int begin;          // first channel
     int units;
     const u8* w;        // this thread's codes, from the first channel on
-    const u8* ws;       // FP4: this thread's scales. FP8: those of the tile
+    const u8* ws;       // FP4: this thread's scales
 };
 
 __device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
@@ -88,6 +95,24 @@ __device__ __forceinline__ u32 bytes_of(u32 a, u32 b, u32 which) {
     u32 c;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(c) : "r"(a), "r"(b), "r"(which));
     return c;
+}
+// What comes next in the stream may start; what came before has ended, and can be read.
+__device__ __forceinline__ void let_next_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+__device__ __forceinline__ void barrier_init(u32 bar, u32 count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
+}
+__device__ __forceinline__ void barrier_wait(u32 bar, u32 parity) {
+    asm volatile(
+        "{\n .reg .pred done;\n"
+        "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        " @done bra READY;\n bra AGAIN;\nREADY:\n}" ::"r"(bar), "r"(parity) : "memory");
+}
+__device__ __forceinline__ void bulk_load(u32 to, const u8* from, u32 bytes, u32 bar) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(bar) : "memory");
 }
 // Volatile: they stay where they are written, ahead of what waits for earlier ones.
 __device__ __forceinline__ void stream16(u32* r, const u8* p) {
@@ -186,8 +211,30 @@ __device__ __forceinline__ uint2 load_pair(const u8* p, bool whole) {
     return r;
 }
 
-// Blocks of 64 channels of all rows, as bf16 and dealt, zeros for rows behind the last: [block][N rows][128 bytes].
-// A turn is half of a block of a row: eight of each sixteen channels, which are two of the four steps.
+// Half of 64 channels of a row, those of two of the four steps, as bf16 and dealt: four chunks of 16 bytes.
+__device__ __forceinline__ void convert(const u8* x, const u8* xs, bool whole, uint4 (&chunk)[4]) {
+    uint2 word[4];
+    u32 scale[2] = {xs[0], xs[1]};
+#pragma unroll
+    for (int q = 0; q < 4; q++) word[q] = load_pair(x + 16 * q, whole);
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+        u32 factor = row_factor(scale[q / 2]), a = word[q].x, b = word[q].y;
+        if (FP4) {
+            u32 low = bytes_of(a, b, 0x5410);
+            b = bytes_of(a, b, 0x7632);
+            a = low;
+        }
+        row_e4m3(a, factor, ((u32*)&chunk[0])[q], ((u32*)&chunk[1])[q]);
+        row_e4m3(b, factor, ((u32*)&chunk[2])[q], ((u32*)&chunk[3])[q]);
+    }
+}
+__device__ __forceinline__ void put(u8* line, int row, int half, const uint4 (&chunk)[4]) {
+#pragma unroll
+    for (int c = 0; c < 4; c++) *(uint4*)(line + (((half * 4 + c) ^ (row & 7)) << 4)) = chunk[c];
+}
+
+// Blocks of 64 channels of all rows, zeros for rows behind the last: [block][N rows][128 bytes, swizzled].
 template <int N>
 __device__ __forceinline__ void stage(const Work& g, u8* shared, int first, int blocks) {
     bool whole = ((u64)g.x & 7) == 0;
@@ -198,65 +245,59 @@ __device__ __forceinline__ void stage(const Work& g, u8* shared, int first, int 
         uint4 chunk[4] = {};
         if (row < g.rows) {
             u64 line = g.source ? (u64)g.source[row] : g.line + (u64)row * g.lines;
-            int channel = g.begin + (first + block) * 64;
-            const u8* x = g.x + line * g.channels + channel + half * 8;
-            const u8* xs = g.xs + line * (g.channels / 32) + channel / 32;
-            uint2 word[4];
-            u32 scale[2] = {xs[0], xs[1]};
-#pragma unroll
-            for (int q = 0; q < 4; q++) word[q] = load_pair(x + 16 * q, whole);
-#pragma unroll
-            for (int q = 0; q < 4; q++) {
-                u32 factor = row_factor(scale[q / 2]), a = word[q].x, b = word[q].y;
-                if (FP4) {
-                    u32 low = bytes_of(a, b, 0x5410);
-                    b = bytes_of(a, b, 0x7632);
-                    a = low;
-                }
-                row_e4m3(a, factor, ((u32*)&chunk[0])[q], ((u32*)&chunk[1])[q]);
-                row_e4m3(b, factor, ((u32*)&chunk[2])[q], ((u32*)&chunk[3])[q]);
-            }
+            int at = g.begin + (first + block) * 64;
+            convert(g.x + line * g.channels + at + half * 8, g.xs + line * (g.channels / 32) + at / 32, whole, chunk);
         }
-        u8* at = shared + (block * N + row) * 128;
-#pragma unroll
-        for (int c = 0; c < 4; c++) *(uint4*)(at + (((half * 4 + c) ^ (row & 7)) << 4)) = chunk[c];
+        put(shared + (block * N + row) * 128, row, half, chunk);
     }
 }
 
 // ---- weights --------------------------------------------------------------------------------------------------------
 
 // Codes of a unit of this thread's two output rows, and FP4 scales of two units.
-__device__ __forceinline__ void load_codes(const Work& g, u32* codes, int unit) {
+__device__ __forceinline__ void load_codes(u32* codes, const u8* upper, const u8* lower) {
     if (FP4) {
-        const u8* p = g.w + (u64)unit * 64;
-        u64 down = (u64)g.channels * 4;
-        stream8(codes, p);
-        stream8(codes + 2, p + 32);
-        stream8(codes + 4, p + down);
-        stream8(codes + 6, p + down + 32);
+        stream8(codes, upper);
+        stream8(codes + 2, upper + 2048);
+        stream8(codes + 4, lower);
+        stream8(codes + 6, lower + 2048);
     } else {
-        const u8* p = g.w + (u64)unit * 64;
-        stream16(codes, p);
-        stream16(codes + 4, p + (u64)g.channels * 8);
+        stream16(codes, upper);
+        stream16(codes + 4, lower);
     }
 }
-__device__ __forceinline__ void load_scales(const Work& g, u32* scales, int unit) {
-    const u8* p = g.ws + unit * 4;
-    keep8(scales, p);
-    keep8(scales + 2, p + g.channels / 4);
+__device__ __forceinline__ void load_scales(u32* scales, const u8* upper, const u8* lower) {
+    keep8(scales, upper);
+    keep8(scales + 2, lower);
 }
 
+// Units on their way, and where the turn of the ring begins in memory.
 struct Ring {
     u32 codes[RING][8];
     u32 scales[RING / 2][4];
+    const u8 *upper, *lower, *upper_scales, *lower_scales;
 };
 
 __device__ __forceinline__ void fill(const Work& g, Ring& ring) {
+    ring.upper = g.w, ring.lower = g.w + (FP4 ? 256 : 512);
+    ring.upper_scales = g.ws, ring.lower_scales = g.ws + 64;
 #pragma unroll
     for (int j = 0; j < RING; j++) {
-        if (j < g.units) load_codes(g, ring.codes[j], j);
-        if (FP4 && j % 2 == 0 && j < g.units) load_scales(g, ring.scales[j / 2], j);
+        if (j < g.units) load_codes(ring.codes[j], ring.upper + j * 4096, ring.lower + j * 4096);
+        if (FP4 && j % 2 == 0 && j < g.units)
+            load_scales(ring.scales[j / 2], ring.upper_scales + j * 256, ring.lower_scales + j * 256);
     }
+}
+__device__ __forceinline__ void turn(Ring& ring) {
+    ring.upper += RING * 4096, ring.lower += RING * 4096;
+    ring.upper_scales += RING * 256, ring.lower_scales += RING * 256;
+}
+template <int J>
+__device__ __forceinline__ void load_next(Ring& ring) {
+    load_codes(ring.codes[J], ring.upper + (RING + J) * 4096, ring.lower + (RING + J) * 4096);
+    if (FP4 && J % 2 == 1)
+        load_scales(ring.scales[J / 2], ring.upper_scales + (RING + J - 1) * 256,
+                    ring.lower_scales + (RING + J - 1) * 256);
 }
 
 // One unit, its codes in place J of the ring: to bf16, on to the matrix unit, and the next into that place.
@@ -278,10 +319,7 @@ __device__ __forceinline__ void step(const Work& g, Ring& ring, const u32* facto
                 weights_e2m1(ring.codes[J][4 + half * 2 + m], lower, pair);
                 a[8 * m + 1] = pair[0], a[8 * m + 3] = pair[1], a[8 * m + 5] = pair[2], a[8 * m + 7] = pair[3];
             }
-            if (half == 1 && unit + RING < g.units) {
-                load_codes(g, ring.codes[J], unit + RING);
-                if (J % 2 == 1) load_scales(g, ring.scales[J / 2], unit + RING - 1);
-            }
+            if (half == 1 && unit + RING < g.units) load_next<J>(ring);
             hold(a);
             wgmma_fence();
 #pragma unroll
@@ -300,7 +338,7 @@ __device__ __forceinline__ void step(const Work& g, Ring& ring, const u32* facto
             spread_e4m3(ring.codes[J][4 + s], even, odd);
             a[4 * s + 1] = multiply_bf16x2(even, factor), a[4 * s + 3] = multiply_bf16x2(odd, factor);
         }
-        if (unit + RING < g.units) load_codes(g, ring.codes[J], unit + RING);
+        if (unit + RING < g.units) load_next<J>(ring);
         hold(a);
         wgmma_fence();
 #pragma unroll
@@ -324,25 +362,52 @@ __device__ __forceinline__ void steps(
 // Sums of the block's tile over all units, into shared memory: [N rows][LINE floats].
 template <int N>
 __device__ __forceinline__ void product(const Work& g, Ring& ring, u8* shared, const u32* factors) {
-    constexpr int CHUNK = X_BYTES / (RING * UNIT_BLOCKS * N * 128) * RING;
-    static_assert(CHUNK > 0, "no room for rows of x");
+    constexpr int LINE_BYTES = UNIT_BLOCKS * N * 128;  // of a unit
+    constexpr int ROOM = X_BYTES / (RING * LINE_BYTES) * RING;
+    constexpr int LEAST = 32768 / LINE_BYTES;
+    constexpr int CHUNK = IMAGE ? LEAST > RING ? LEAST : RING : ROOM;
+    constexpr int STAGES = !IMAGE ? 1 : ROOM / CHUNK > MOST_STAGES ? MOST_STAGES : ROOM / CHUNK;
+    static_assert(STAGES > 0 && CHUNK > 0, "no room for rows of x");
+    u32 base = shared_address(shared), bars = base + OFF_BARRIER;
     float d[N / 2];
 #pragma unroll
     for (int i = 0; i < N / 2; i++) d[i] = 0.0f;
-    for (int first = 0; first < g.units; first += CHUNK) {
+    if (IMAGE && threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; i++) barrier_init(bars + 8 * i, 1);
+        fence_async();
+    }
+    wait_for_previous();
+    if (IMAGE) {
+        if (threadIdx.x == 0)
+            for (int i = 0, unit = 0; i < STAGES && unit < g.units; i++, unit += CHUNK)
+                bulk_load(base + i * CHUNK * LINE_BYTES, g.x + (u64)unit * LINE_BYTES,
+                          (g.units - unit < CHUNK ? g.units - unit : CHUNK) * LINE_BYTES, bars + 8 * i);
+        __syncthreads();
+    }
+    for (int first = 0, place = 0, parity = 0; first < g.units; first += CHUNK) {
         int stop = first + CHUNK < g.units ? first + CHUNK : g.units;
-        if (first) {
-            wgmma_wait<0>();
+        if (IMAGE) {
+            barrier_wait(bars + 8 * place, parity);
+        } else {
+            if (first) __syncthreads();
+            stage<N>(g, shared, first * UNIT_BLOCKS, (stop - first) * UNIT_BLOCKS);
+            fence_async();
             __syncthreads();
         }
-        stage<N>(g, shared, first * UNIT_BLOCKS, (stop - first) * UNIT_BLOCKS);
-        fence_async();
-        __syncthreads();
-        u32 x = shared_address(shared);
-        for (int unit = first; unit < stop; unit += RING, x += RING * UNIT_BLOCKS * N * 128)
+        u32 x = base + place * CHUNK * LINE_BYTES;
+        for (int unit = first; unit < stop; unit += RING, x += RING * LINE_BYTES) {
             steps<N, 0>(g, ring, factors, x, unit, stop, d);
+            turn(ring);
+        }
+        int next = first + STAGES * CHUNK;
+        if (IMAGE && next < g.units) {
+            __syncthreads();
+            if (threadIdx.x == 0)
+                bulk_load(base + place * CHUNK * LINE_BYTES, g.x + (u64)next * LINE_BYTES,
+                          (g.units - next < CHUNK ? g.units - next : CHUNK) * LINE_BYTES, bars + 8 * place);
+        }
+        if (IMAGE && ++place == STAGES) place = 0, parity ^= 1;
     }
-    wgmma_wait<0>();
     __syncthreads();
     float* sums = (float*)shared;
     int output = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, row = threadIdx.x % 4 * 2;
@@ -388,9 +453,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) linear(const Lin
     int end = begin + g.part < g.channels ? begin + g.part : g.channels, scales = (end - begin) / 32;
     u64 first = (u64)group * g.outputs + output;
     Work work = {g.x, g.xs, 0, (u64)group, g.groups, g.rows, g.channels, begin, (end - begin) / UNIT,
-                 g.w + (first + warp * 16 + lane / 4) * g.channels + begin + lane % 4 * 16, 0};
+                 g.w + (first + warp / 4 * 64) * g.channels + begin * 64 + warp % 4 * 1024 + lane * 16, 0};
+    if (IMAGE) work.x = g.x + ((u64)group * (g.channels / 64) + begin / 64) * (ROWS * 128);
     Ring ring;
     fill(work, ring);
+    let_next_start();
     const u8* ws = g.ws + (first / 32) * (g.channels / 32) + begin / 32;
     for (int i = threadIdx.x; i < TILE / 32 * scales; i += THREADS)
         factors[i] = (ws[i / scales * (g.channels / 32) + i % scales] + 120) * 0x00800080;
@@ -416,6 +483,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) linear(const Lin
     }
     if (parts > 1) cluster_sync();  // nobody leaves while its sums are read
 #endif
+}
+
+// The image of x, [groups][channels / 64][ROWS][128 bytes], of rows [rows, groups, channels].
+extern "C" __global__ void __launch_bounds__(128) image(
+    const u8* x, const u8* xs, u8* to, int rows, int groups, int channels) {
+    let_next_start();
+    wait_for_previous();
+    int blocks = channels / 64, i = blockIdx.x * 128 + threadIdx.x;
+    if (i >= groups * blocks * ROWS * 2) return;
+    int half = i & 1, block = (i >> 1) % blocks, rest = (i >> 1) / blocks, row = rest % ROWS, group = rest / ROWS;
+    uint4 chunk[4] = {};
+    if (row < rows) {
+        u64 line = (u64)row * groups + group;
+        x += line * channels + block * 64 + half * 8;
+        convert(x, xs + line * (channels / 32) + block * 2, ((u64)x & 7) == 0, chunk);
+    }
+    put(to + (((u64)group * blocks + block) * ROWS + row) * 128, row, half, chunk);
 }
 
 // Which expert, and which of its tiles of MOST_ROWS rows, tile `wanted` of all is: (expert, first row, rows), or no rows.
@@ -448,14 +532,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) grouped(const Gr
 #if FP4
     extern __shared__ __align__(1024) u8 shared[];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, tiles = g.outputs / TILE;
+    wait_for_previous();
     int3 found = find(g, blockIdx.x / tiles, MOST_ROWS);
     int rows = found.z, output = blockIdx.x % tiles * TILE;
     if (!rows) return;
-    u64 mine = (u64)found.x * g.outputs + output + warp * 16 + lane / 4;
+    u64 mine = (u64)found.x * g.outputs + output + warp / 4 * 64;
     Work work = {g.x, g.xs, g.source ? g.source + found.y : 0, (u64)found.y, 1, rows, g.channels, 0, g.channels / UNIT,
-                 g.w + mine * (g.channels / 2) + lane % 4 * 8, g.ws + mine * (g.channels / 32)};
+                 g.w + mine * (g.channels / 2) + warp % 4 * 512 + lane * 8,
+                 g.ws + mine * (g.channels / 32) + warp % 4 * 128 + lane / 4 * 8};
     Ring ring;
     fill(work, ring);
+    let_next_start();
     if (rows <= 8) product<8>(work, ring, shared, 0);
     else if (rows <= 16) product<16>(work, ring, shared, 0);
     else product<32>(work, ring, shared, 0);

@@ -45,7 +45,9 @@ def test_parts_follow_from_the_weight_alone() -> None:
     for n, k in ((5120, 8192), (4608, 5120), (384, 5120), (8192, 4096), (40, 1100)):
         part = launches.part_of(n, k)
         assert part % 128 == 0
-        assert -(-n // 128) * -(-k // part) >= min(128, -(-n // 128) * (k // 512)), (n, k, part)
+        tiles, parts = -(-n // 128), -(-k // part)
+        assert tiles * parts >= min(launches.ENOUGH, tiles * min(k // 512, launches.MOST_PARTS)), (n, k, part)
+        assert parts <= launches.MOST_PARTS
 
 
 @pytest.mark.parametrize("variant", [PLAIN, STRIDED, SPOILT])
