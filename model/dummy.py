@@ -129,6 +129,42 @@ class DummyCheckpoint(AbstractContextManager["DummyCheckpoint"]):
             raise CheckpointError(f"{self.path}: no tensor {name}") from None
 
 
+class DeviceDummyCheckpoint(DummyCheckpoint):
+    """The same, with values drawn where the weights will lie: other ones, and in seconds for what fills a device.
+
+    Args:
+        path, config: as `DummyCheckpoint`.
+        device: where `read_into` wants its tensors.
+    """
+
+    def __init__(self, path: Path, config: ModelConfig, device: torch.device, seed: int = 0) -> None:
+        super().__init__(path, config, seed)
+        self.device = device
+
+    @classmethod
+    def on(cls, device: torch.device, path: str | Path, seed: int = 0) -> DeviceDummyCheckpoint:
+        """Raises: CheckpointError, ConfigError as `Checkpoint.open`."""
+        return cls(Path(path), load_config(path), device, seed)
+
+    def read_into(self, name: str, out: torch.Tensor, rows: tuple[int, int] | None = None) -> None:
+        """Fill `out`, which lies on the device."""
+        import torch
+
+        spec = self._spec(name)
+        draw = torch.Generator(self.device).manual_seed(zlib.crc32(f"{self.seed} {name} {rows}".encode()))
+        if spec.dtype in ("BF16", "F32"):
+            if spec.kind == "norm":
+                out.fill_(1)
+            else:
+                out.uniform_(-0.05, 0.05, generator=draw)
+            return
+        codes = out.view(torch.uint8)
+        low, high = (120, 124) if spec.dtype == "F8_E8M0" else (0, 256)
+        codes.random_(low, high, generator=draw)
+        if spec.dtype == "F8_E4M3":
+            codes.bitwise_and_(0xBF)  # see `_draw`
+
+
 def write_dummy(directory: Path, config_values: dict[str, Any], *, seed: int = 0, shards: int = 1) -> None:
     """Writes a checkpoint of dummy values in the released format (no tokenizer), for tests and benchmarks.
 

@@ -38,7 +38,7 @@ class Source(Protocol):
     """Where tensors come from: a checkpoint, or a generator of dummy values."""
 
     def read_into(self, name: str, out: torch.Tensor, rows: tuple[int, int] | None = None) -> None:
-        """Fill `out` (host memory) with the tensor's values, or with a range of its rows."""
+        """Fill `out`, in the loader's staging memory, with the tensor's values, or with a range of its rows."""
 
     def map(self, name: str, rows: tuple[int, int] | None = None) -> torch.Tensor:
         """The tensor, or a range of its rows, without reading it into memory."""
@@ -54,6 +54,7 @@ class Loader:
         inventory: all tensors of the model.
         device: where the weights go.
         progress: called with the bytes of each tensor read.
+        staging: where the source puts tensors: host memory, or the device itself.
     """
 
     def __init__(
@@ -64,7 +65,9 @@ class Loader:
         inventory: Mapping[str, TensorSpec],
         device: torch.device,
         progress: Progress | None = None,
+        staging: torch.device | None = None,
     ) -> None:
+        self.staging = torch.device("cpu") if staging is None else staging
         self.source = source
         self.config = config
         self.plan = plan
@@ -89,7 +92,7 @@ class Loader:
     def tensor(self, name: str) -> torch.Tensor:
         """One tensor, on the device."""
         spec = self.parts[name].spec
-        out = torch.empty(spec.shape, dtype=torch_dtype(spec.dtype))
+        out = torch.empty(spec.shape, dtype=torch_dtype(spec.dtype), device=self.staging)
         self._read([(name, out)])
         return out.to(self.device)
 
@@ -102,7 +105,7 @@ class Loader:
         """Tensors behind one another along their first dim, on the device."""
         specs = [self.parts[name].spec for name in names]
         shape = (sum(s.shape[0] for s in specs), *specs[0].shape[1:])
-        out = torch.empty(shape, dtype=torch_dtype(specs[0].dtype))
+        out = torch.empty(shape, dtype=torch_dtype(specs[0].dtype), device=self.staging)
         self._read(list(zip(names, out.split([s.shape[0] for s in specs]), strict=True)))
         return out.to(self.device)
 
@@ -111,7 +114,7 @@ class Loader:
         specs = [self.parts[name].spec for name in groups[0]] if groups else []
         sizes = [s.shape[0] for s in specs]
         shape = (len(groups), sum(sizes), *specs[0].shape[1:])
-        out = torch.empty(shape, dtype=torch_dtype(specs[0].dtype))
+        out = torch.empty(shape, dtype=torch_dtype(specs[0].dtype), device=self.staging)
         jobs = [
             job for names, part in zip(groups, out, strict=True) for job in zip(names, part.split(sizes), strict=True)
         ]

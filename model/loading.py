@@ -19,7 +19,7 @@ from .cache_layout import DEFAULT_MAX_DRAFT, CacheLayout, build_cache_layout
 from .checkpoint import READERS, Checkpoint
 from .config import TextConfig
 from .draft import Drafter
-from .dummy import DummyCheckpoint
+from .dummy import DeviceDummyCheckpoint, DummyCheckpoint
 from .load import Loader
 from .names import TensorSpec
 from .shard_plan import ShardPlan
@@ -42,7 +42,7 @@ def load_model(
     rank: int = 0,
     world_size: int = 1,
     engram_storage: EngramStorage = "auto",
-    load_format: Literal["auto", "dummy"] = "auto",
+    load_format: Literal["auto", "dummy", "device_dummy"] = "auto",
     max_draft: int = DEFAULT_MAX_DRAFT,
     backtrack: int | None = None,
     identity_vocabulary: bool = False,
@@ -58,7 +58,8 @@ def load_model(
         max_model_len: longest sequence in tokens; sizes the rotary tables. None = the configuration's limit.
         rank, world_size: this process's part of the routed experts and Engram rows.
         engram_storage: 'device', 'host' (tables stay mapped from the files), or 'auto' by size.
-        load_format: 'auto' reads the files; 'dummy' reads config.json and tokenizer.json alone and makes weights up.
+        load_format: 'auto' reads the files; 'dummy' reads config.json and tokenizer.json alone and makes weights up;
+            'device_dummy' makes them up on the device, which takes seconds instead of minutes.
         max_draft: most draft tokens a step may verify; sizes the rings. 0 leaves the draft layers out.
         backtrack: positions that the rings keep beyond the window; None is max_draft + 1, the least.
         identity_vocabulary: use the identity Engram table instead of the tokenizer's (tests only).
@@ -72,9 +73,9 @@ def load_model(
     op_spec.freeze()
     REGISTRY.check_pins(op_spec.SPECS)
     target = torch.device(device)
-    if load_format not in ("auto", "dummy"):
-        raise errors.InvalidArgumentError("load_format", load_format, "auto or dummy")
-    with DummyCheckpoint.open(path) if load_format == "dummy" else Checkpoint.open(path) as checkpoint:
+    if load_format not in ("auto", "dummy", "device_dummy"):
+        raise errors.InvalidArgumentError("load_format", load_format, "auto, dummy or device_dummy")
+    with _open(path, load_format, target) as checkpoint:
         config = checkpoint.config
         if config.unknown_keys:
             log.warning("%s: nothing reads these keys: %s", Path(path) / "config.json", ", ".join(config.unknown_keys))
@@ -92,9 +93,16 @@ def load_model(
             if progress is not None:
                 progress(done, total)
 
-        loader = Loader(checkpoint, config, plan, checkpoint.inventory, target, advance)
+        staging = target if load_format == "device_dummy" else None
+        loader = Loader(checkpoint, config, plan, checkpoint.inventory, target, advance, staging)
         layout = build_cache_layout(config.text, config.topology, max_draft=max_draft, backtrack=backtrack)
         return _assemble(loader, Path(path), length, layout, max_draft, identity_vocabulary, on_host)
+
+
+def _open(path: str | Path, load_format: str, device: torch.device) -> Checkpoint | DummyCheckpoint:
+    if load_format == "auto":
+        return Checkpoint.open(path)
+    return DummyCheckpoint.open(path) if load_format == "dummy" else DeviceDummyCheckpoint.on(device, path)
 
 
 def _is_read(spec: TensorSpec, tables_on_host: bool, max_draft: int) -> bool:

@@ -141,6 +141,7 @@ class DecodeGraphs:
         self.stats = GraphStats()
         self._captured: dict[DecodeShape, Captured] = {}
         self._logits = torch.empty((0, model.config.text.vocab_size), device=model.device)
+        self._last: tuple[Captured, list[tuple[str, bool]]]
         self._params: dict[int, tuple[float, int, int, int, int]] = {}
 
     # ---- which steps
@@ -179,6 +180,7 @@ class DecodeGraphs:
         self._fill(captured, work)
         for part, greedy in parts:
             self._launch(captured, part, greedy)
+        self._last = captured, parts
         self.stats = GraphStats(**{**self.stats.__dict__, "steps": self.stats.steps + 1})
         if not on_device:
             return self._sample_on_host(captured, work)
@@ -186,6 +188,12 @@ class DecodeGraphs:
         outputs.download()
         self.where.streams.record().synchronize()
         return _results(outputs.host, captured.step.inputs.host["draft_row"], work, self._decode.drafts)
+
+    def replay_last(self) -> None:
+        """Launch the last step once more, with the same inputs: what a step takes on the device, for benchmarks."""
+        captured, parts = self._last
+        for part, greedy in parts:
+            self._launch(captured, part, greedy)
 
     def _sample_on_host(self, captured: Captured, work: Sequence[Work]) -> list[Result]:
         rows = sum(item.end - item.start for item in work)
@@ -269,6 +277,7 @@ class DecodeGraphs:
         host["key_len"][:count], host["key_len"][count:] = [item.end for item in work], 0
         host["state_slot"][:count], host["state_slot"][count:] = slots, 0
         host["fresh_begin"][:] = begin
+        host["valid_start"][:count] = [request.valid_start for request in requests]
         if self._decode.drafts:
             host["draft_slot"][:count] = [
                 slot if request.draft_count(1) > 0 else -1 for slot, request in zip(slots, requests, strict=True)

@@ -1,0 +1,80 @@
+"""Steps of the whole engine over the slice, for `slice.py`: how long the device has nothing to do between two."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from deepinfer.runtime.drafting import Speculation
+from deepinfer.runtime.engine import EngineConfig, LLMEngine
+from deepinfer.runtime.graphs import GraphSettings, Where
+from deepinfer.runtime.loader import build_executor
+from deepinfer.runtime.params import SamplingParams
+from deepinfer.runtime.planner import Limits
+from deepinfer.runtime.sampler import SamplerConfig
+
+if TYPE_CHECKING:
+    from slice import Slice
+
+PROMPT, WARM, STEPS = 16, 4, 20
+
+
+def idle(made: Slice, batch: int, drafts: int) -> Iterator[dict[str, Any]]:
+    """Decode steps of `batch` requests, with and without asynchronous scheduling where the engine has it.
+
+    The device is idle for what a step takes beyond its graphs, replayed one behind the other. Prompts are short: what
+    the host does for a step depends on the requests and their pages, not on how much of these is read.
+    """
+    known = "async_scheduling" in {field.name for field in fields(EngineConfig)}
+    for ahead in (False, True) if known else (False,):
+        options = {"async_scheduling": ahead} if known else {}
+        yield {"async": ahead, **_run(made, batch, drafts, options)}
+
+
+def _run(made: Slice, batch: int, drafts: int, options: dict[str, Any]) -> dict[str, Any]:
+    where = Where(made.graphs, made.streams) if made.captures else None
+    pages = batch * 4
+    executor = build_executor(
+        made.model, pages + 1, batch + 1, SamplerConfig(), Speculation(drafts),
+        graphs=None if where is None else (where, GraphSettings()),
+    )  # fmt: skip
+    config = EngineConfig(
+        vocab_size=made.model.config.text.vocab_size,
+        eos_id=1,
+        max_model_len=min(512, made.model.max_model_len),
+        limits=Limits(
+            max_tokens=max(batch * (1 + drafts), PROMPT * batch), max_requests=batch, page_tokens=128, max_drafts=drafts
+        ),
+        num_pages=pages,
+        num_slots=batch,
+        **options,
+    )
+    engine = LLMEngine(config, executor)
+    params = {"temperature": 0.8, "top_p": 0.95, "ignore_eos": True, "max_tokens": (WARM + STEPS) * (1 + drafts) + 8}
+    for number in range(batch):
+        engine.add_request(None, number, SamplingParams(seq_seed=number, **params), made.tokens(PROMPT))
+    for _ in range(WARM):
+        engine.step()
+    made.streams.synchronize()
+    began, said = time.perf_counter(), 0
+    for _ in range(STEPS):
+        said += len(engine.step())
+    made.streams.synchronize()
+    seconds = (time.perf_counter() - began) / STEPS
+    found: dict[str, Any] = {"step_ms": seconds * 1e3, "tokens_per_second": said / STEPS / seconds}
+    runner = executor.graphs
+    if runner is not None and runner.stats.steps:
+        busy = made.seconds(runner.replay_last, 3)
+        found |= {
+            "device_ms": busy * 1e3,
+            "idle_ms": (seconds - busy) * 1e3,
+            "idle_part": 1 - busy / seconds,
+            "graph_steps": runner.stats.steps,
+            "graph_mb": runner.stats.nbytes / 1e6,
+        }
+    engine.close()
+    if runner is not None:
+        runner.release()
+    return found
