@@ -8,6 +8,8 @@ from ..hal.errors import InvalidArgumentError
 from .metrics import EngineMetrics, prometheus
 
 LOOPBACK = "127.0.0.1"
+DEFAULT_PORT = 9760
+"""Where `deepinfer top` looks unless it is told otherwise."""
 
 
 def exposition(metrics: EngineMetrics) -> bytes:

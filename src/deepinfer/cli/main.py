@@ -27,6 +27,8 @@ SUBCOMMANDS = {
     "conformance": "Judge a backend by the op contract.",
     "build": "Compile the kernels of the CUDA backend ahead of time.",
     "ascend": "AscendC kernels without a device: their text, and a run on the simulator.",
+    "bench": "Measure an engine: throughput, latency, sweeps, Pareto plots.",
+    "top": "Watch an engine that serves metrics.",
     "replay": "Plan the steps of a recorded run again, without a device.",
     "recipe": "Requests as prompts and token ids, output as responses; a page to try them.",
     "env": "The environment variables, their meanings, defaults and present values.",
