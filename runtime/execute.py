@@ -204,7 +204,8 @@ class ModelExecutor:
         from .drafting import ModelDrafter
         from .flight import Done
 
-        if self._hides_keys(work) or not isinstance(self.drafter, ModelDrafter | None):
+        captured = self.graphs is not None and self.graphs.takes(work)
+        if captured or self._hides_keys(work) or not isinstance(self.drafter, ModelDrafter | None):
             land()
             return Done(self._run_unfinished(work))
         if not any(item.ahead for item in work) and any(map(needs_host, work)):

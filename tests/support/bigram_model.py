@@ -63,7 +63,10 @@ class BigramModel:
                 ops.draft_distribution(z, how.inv_temperature, kept, token, request.pool_slot, pool.log2q, place)
             found.append(token)
         tokens = torch.stack(found, 1)
-        return Drafts(tokens, torch.full(tokens.shape, 0.5), None)
+        confidence = torch.full(tokens.shape, 0.5)
+        if pool is not None:
+            ops.draft_store(tokens, confidence, request.stop, request.pool_slot, pool.tokens, pool.confidence)
+        return Drafts(tokens, confidence, None)
 
 
 def text_probabilities(
