@@ -474,8 +474,14 @@ class _Step:
         goes_on = (lines[:, ENDED] == 0) & (params.limit - lines[:, LENGTH] >= 2)
         base = torch.where(goes_on, lines[:, LENGTH] - 2, -1)
         short = slots.to(torch.int32)
-        none = torch.zeros_like(base)
-        request = DraftRequest(lines[:, LAST].contiguous(), base, none, none, short, torch.where(goes_on, short, -1))
+        request = DraftRequest(
+            tokens=lines[:, LAST].contiguous(),
+            base=base,
+            accepted=torch.zeros_like(base),
+            valid_start=self.upload["valid_start"][drafting],
+            state_slot=short,
+            pool_slot=torch.where(goes_on, short, -1),
+        )
         how = self._how(drafter, params, requests)
         pool = drafter.pool
         if all(request.params.temperature == 0 for request in requests):
