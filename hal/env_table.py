@@ -18,7 +18,7 @@ _GRAPHS = "draft passes captured apart from the steps that they belong to"
 _GRAMMAR = "structured output"
 _VISION = "image workers of their own processes"
 _ASYNC = "asynchronous scheduling"
-_PROFILE = "profiling and engine statistics"
+_PROFILE = "allocator profiles"
 
 
 def _used(name: str, kind: Kind, default: Any, doc: str, *, upstream: bool = True, text: str | None = None) -> Variable:
@@ -91,7 +91,11 @@ _GROUPS = [
     _planned("NCCL_NUM_SMS", integer(1), 32, _CUDA, "Minimum and maximum CTAs per NCCL communicator."),
     _planned("USERBUFFER_COMM_SMS", integer(0), 0, _CUDA, "SMs for expert dispatch and combine; 0 chooses."),
     _planned(
-        "NCCL_MEMORY_SAMPLE_INTERVAL_STEPS", integer(1), 1000, _PROFILE, "Steps between samples of communicator memory."
+        "NCCL_MEMORY_SAMPLE_INTERVAL_STEPS",
+        integer(1),
+        1000,
+        _PARALLEL,
+        "Steps between samples of communicator memory.",
     ),
     _planned(
         "RINGBUFFER_WARNING_INTERVAL",
@@ -297,11 +301,9 @@ _STRUCTURED = [
 _DIAGNOSTICS = [
     _planned("PROFILE_TORCH_CUDA_MEMORY", path(), None, _PROFILE, "Where the allocator's history is written."),
     _planned("ENABLE_MEMORY_TRACING", boolean(), False, _PROFILE, "Records allocations."),
-    _planned("PROFILE_HTTP_ENABLE", boolean(), False, _PROFILE, "Serves profiles on demand."),
-    _planned(
-        "PROFILE_HTTP_PORT_BASE", integer(1, 65535), 6070, _PROFILE, "First port of it; the device index is added."
-    ),
-    _planned("TORCH_PROFILER_DIR", path(), None, _PROFILE, "Directory of traces.", text="/tmp"),
+    _used("PROFILE_HTTP_ENABLE", boolean(), False, "Serves profiles on demand, to programs of this machine alone."),
+    _used("PROFILE_HTTP_PORT_BASE", integer(1, 65535), 6070, "First port of it; the device index is added."),
+    _used("TORCH_PROFILER_DIR", path(), None, "Directory of traces.", text="/tmp"),
 ]
 
 _IMAGES = [

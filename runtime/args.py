@@ -70,6 +70,10 @@ class EngineArgs:
             of steps that is fitted while the engine runs; a step always gives 128 rows to prompts. None is no such
             limit. Needs `chunked_prefill`.
         trace: file that every planned step is recorded in, for `deepinfer replay`; None is none.
+        metrics_port: port of 127.0.0.1 at which metrics are served, 0 for a free one; None is none. Needs the extra
+            `metrics`.
+        timeline: file that the events of the latest requests are written to, as a trace for Perfetto, when the engine
+            is closed; None is none.
         async_scheduling: plan and launch a step while the device runs the one before; the same outputs, a call of `step`
             later. None takes the variable DEEPINFER_ZERO_OVERHEAD_SCHEDULING, on unless set.
         drafter_invariant: the drafter draws with the target's random numbers, and a draft is accepted only if the
@@ -114,6 +118,8 @@ class EngineArgs:
     enable_prefix_caching: bool = False
     step_seconds: float | None = None
     trace: str | None = None
+    metrics_port: int | None = None
+    timeline: str | None = None
     async_scheduling: bool | None = None
 
     def __post_init__(self) -> None:
@@ -140,7 +146,9 @@ class EngineArgs:
             if not any(type(value) is type(ok) and value == ok for ok in accepted):
                 raise NotSupportedError(f"{name}={short(value)}", brought_by)
         self._check_engine_type()
-        for name in ("model", "tokenizer", "revision", "tokenizer_revision", "device", "backend", "trace"):
+        if self.metrics_port is not None:
+            self.metrics_port = check_int("metrics_port", self.metrics_port, 0, 65535, also="None")
+        for name in ("model", "tokenizer", "revision", "tokenizer_revision", "device", "backend", "trace", "timeline"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, str) and value):
                 raise InvalidArgumentError(name, value, "a non-empty string or None")

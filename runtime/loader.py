@@ -24,12 +24,14 @@ from .args import PAGE_TOKENS, EngineArgs
 from .drafting import ModelDrafter, Speculation
 from .engine import EngineConfig, LLMEngine
 from .execute import ModelExecutor
+from .flops import FlopModel
 from .graphs import DecodeGraphs, GraphSettings, Where
 from .images import ImageReader
 from .planner import pages_for
 from .prefix import PrefixSettings
 from .sampler import Sampler, SamplerConfig
 from .truncation import resolve_truncation
+from .watch import check_watch, peak_of, watch
 
 if TYPE_CHECKING:
     from .request import TextDecoder
@@ -58,6 +60,7 @@ def load_engine(args: EngineArgs) -> LoadedEngine:
     """
     args.validate()
     env.check()
+    check_watch(args)
     if args.tokenizer_revision is not None and args.tokenizer is None:
         raise InvalidArgumentError("tokenizer_revision", args.tokenizer_revision, "None unless tokenizer is a hub id")
     device = None if args.device is None else Device.parse(args.device)
@@ -67,10 +70,16 @@ def load_engine(args: EngineArgs) -> LoadedEngine:
     path = resolve_model(args.model, revision=args.revision)
     model = _load_model(args, path, device)
     try:
-        return _build(args, path, model, backend, device)
+        loaded = _build(args, path, model, backend, device)
     except BaseException:
         model.close()
         raise
+    try:
+        watch(loaded.engine, args, device)
+    except BaseException:
+        loaded.engine.close()
+        raise
+    return loaded
 
 
 def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device: Device) -> LoadedEngine:
@@ -101,6 +110,8 @@ def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device:
         prefix=_prefix(args, model, truncation),
         near_keys=text.sliding_window + 2 * text.index_topk,
         trace=args.trace,
+        flops=None if args.disable_log_stats else FlopModel.of(model.config),
+        peak_flops=None if args.disable_log_stats else peak_of(backend, device),
         async_scheduling=_async_scheduling(args),
         images=ImageReader(model.config, spelling=tokenizer.token_bytes(model.config.image_token_id).decode()),
     )

@@ -80,6 +80,8 @@ ARGUMENT_TESTS: Mapping[str, str] = {
     "step_seconds": "tests/runtime/test_cost.py::test_the_engine_cuts_prompts_to_the_time_of_a_step",
     "async_scheduling": _LOADER + "test_steps_overlap_unless_told_otherwise",
     "trace": "tests/runtime/test_trace.py::test_a_recorded_run_is_planned_the_same_again",
+    "metrics_port": "tests/runtime/test_watch.py::test_an_engine_shows_what_its_arguments_ask_for",
+    "timeline": "tests/runtime/test_watch.py::test_an_engine_shows_what_its_arguments_ask_for",
     "enable_prefix_caching": "tests/runtime/test_tiny_prefix.py::test_later_turns_are_spared_and_say_the_same",
     "drafter_invariant": _DRAFTING + "test_invariant_text_is_that_of_plain_decoding",
 }
@@ -91,7 +93,7 @@ OWN_SAMPLING = {
 OWN_ARGUMENTS = {
     "num_pages", "device", "backend", "engram_storage", "drafter_invariant", "yoco_prefill_truncation_mode",
     "yoco_prefill_keep_tokens", "enable_prefix_caching", "step_seconds",
-    "trace", "async_scheduling",
+    "trace", "async_scheduling", "metrics_port", "timeline",
 }  # fmt: skip
 
 OWN_CALLS = {"LLM.stream", "LLMEngine.reset_prefix_cache", "LLMEngine.waiting_for"}
@@ -126,6 +128,9 @@ VARIABLE_TESTS: Mapping[str, str] = {
     "ACCELERATOR": "tests/hal/test_catalog.py::test_an_argument_beats_the_environment",
     "STRICT_KERNELS": "tests/hal/test_registry.py::test_the_strict_variable_refuses_the_fallback",
     "PIN": "tests/hal/test_registry.py::test_the_pin_variable_chooses_the_kernel",
+    "PROFILE_HTTP_ENABLE": "tests/runtime/test_watch.py::test_the_environment_turns_profiles_on",
+    "PROFILE_HTTP_PORT_BASE": "tests/runtime/test_watch.py::test_the_environment_turns_profiles_on",
+    "TORCH_PROFILER_DIR": "tests/runtime/test_watch.py::test_the_environment_turns_profiles_on",
     "BATCH_INVARIANT": "tests/hal/test_registry.py::test_the_invariance_variable_lets_fast_kernels_run",
     "CACHE_DIR": "tests/model/test_presets.py::test_preset_is_made_once",
     "JIT_CACHE_DIR": "tests/backends/cuda/test_cache.py::test_a_cache_that_cannot_be_written_is_warned_of",
