@@ -74,8 +74,14 @@ class EngineArgs:
             `metrics`.
         timeline: file that the events of the latest requests are written to, as a trace for Perfetto, when the engine
             is closed; None is none.
-        async_scheduling: plan and launch a step while the device runs the one before; the same outputs, a call of `step`
-            later. None takes the variable DEEPINFER_ZERO_OVERHEAD_SCHEDULING, on unless set.
+        prefix_replay_tokens: of a beginning whose pages the prefix cache has and whose windows it has no more, compute
+            so many tokens again, with nothing older in their windows, instead of everything from the last kept windows
+            on; a multiple of 128. Results then depend on what the cache holds. None is exact. Needs
+            `enable_prefix_caching`.
+        host_memory_gib: host memory, pinned where the device makes use of that, in which the caches of preempted
+            requests wait where that takes less time than computing them again; 0 has all of them computed again.
+        async_scheduling: plan and launch a step while the device runs the one before; the same outputs, a call of
+            `step` later. None takes the variable DEEPINFER_ZERO_OVERHEAD_SCHEDULING, on unless set.
         drafter_invariant: the drafter draws with the target's random numbers, and a draft is accepted only if the
             target draws it too: with a seed, the text is the same with and without drafts, also above temperature 0.
 
@@ -116,6 +122,8 @@ class EngineArgs:
     yoco_prefill_keep_tokens: int | None = None
     drafter_invariant: bool = False
     enable_prefix_caching: bool = False
+    prefix_replay_tokens: int | None = None
+    host_memory_gib: float = 0.0
     step_seconds: float | None = None
     trace: str | None = None
     metrics_port: int | None = None
@@ -176,6 +184,8 @@ class EngineArgs:
             self.step_seconds = check_float("step_seconds", self.step_seconds, 0.0, 3600.0, open_low=True, also="None")
             if not self.chunked_prefill:
                 raise InvalidArgumentError("step_seconds", self.step_seconds, "None, or chunked_prefill=True beside it")
+        self.host_memory_gib = check_float("host_memory_gib", self.host_memory_gib, 0.0, 1 << 20)
+        self._check_replay()
         self.max_num_seqs = check_int("max_num_seqs", self.max_num_seqs, 1, 1 << 20)
         for name, low in (
             ("max_model_len", 2),
@@ -186,6 +196,17 @@ class EngineArgs:
             value = getattr(self, name)
             if value is not None:
                 setattr(self, name, check_int(name, value, low, INT32_MAX, also="None"))
+
+    def _check_replay(self) -> None:
+        tokens = self.prefix_replay_tokens
+        if tokens is None:
+            return
+        name, allowed = "prefix_replay_tokens", f"None, or a multiple of {PAGE_TOKENS}, {PAGE_TOKENS} or more"
+        self.prefix_replay_tokens = check_int(name, tokens, PAGE_TOKENS, INT32_MAX, also="None")
+        if tokens % PAGE_TOKENS:
+            raise InvalidArgumentError(name, tokens, allowed)
+        if not self.enable_prefix_caching:
+            raise InvalidArgumentError(name, tokens, "None, or enable_prefix_caching=True beside it")
 
     def _check_engine_type(self) -> None:
         kind = self.engine_type

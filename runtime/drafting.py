@@ -130,7 +130,8 @@ class ModelDrafter:
         pool = self.pool
         if all(item.request.params.temperature == 0 for item, _ in chosen):
             pool = replace(pool, log2q=None)  # nobody will ask
-        request_ = DraftRequest.build(tokens, last, slots, self.pool.confidence.device)
+        starts = [item.request.valid_start for item, _ in chosen]
+        request_ = DraftRequest.build(tokens, last, slots, self.pool.confidence.device, valid_start=starts)
         drafts = self.model.draft(request_, how, self.caches, self.settings.drafts, pool)
         rows = zip(chosen, drafts.tokens.tolist(), drafts.confidence.tolist(), strict=True)
         for (_, result), found, confidences in rows:

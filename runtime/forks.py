@@ -302,7 +302,9 @@ class Begun:
         if anchor is None:
             forks.leave(request)
             if start and request.host is None:
-                self._sources[request.key] = self._queues.cache.attach(request, start)
+                state = self._queues.cache.attach(request, start)
+                if state is not None:
+                    self._sources[request.key] = state
             return
         pins, half = forks.attach(request, anchor)
         self._sources[request.key] = anchor

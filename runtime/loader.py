@@ -27,10 +27,11 @@ from .execute import ModelExecutor
 from .flops import FlopModel
 from .graphs import DecodeGraphs, GraphSettings, Where
 from .images import ImageReader
+from .offload import HostMemory, HostSettings, divide
 from .planner import pages_for
 from .prefix import PrefixSettings
 from .sampler import Sampler, SamplerConfig
-from .truncation import resolve_truncation
+from .truncation import INVARIANT, resolve_truncation
 from .watch import check_watch, peak_of, watch
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device:
         log_interval=0 if args.disable_log_stats else env.get("DEEPINFER_LOGGING_INTERVAL_STEP"),
         truncation=truncation,
         prefix=_prefix(args, model, truncation),
+        host=_host(args, model, executor, streams, pages),
+        slack=_slack(model),
         near_keys=text.sliding_window + 2 * text.index_topk,
         trace=args.trace,
         flops=None if args.disable_log_stats else FlopModel.of(model.config),
@@ -210,16 +213,55 @@ def _kept_for_prefixes(args: EngineArgs) -> int:
 
 
 def _prefix(args: EngineArgs, model: Model, truncation: Truncation) -> PrefixSettings | None:
-    """Settings of the prefix cache. Raises NotSupportedError where prompts are truncated."""
+    """Settings of the prefix cache.
+
+    Raises:
+        NotSupportedError: bounded replay where prompts are truncated, or where batch invariance is asked for by name.
+    """
     if not args.enable_prefix_caching:
         return None
-    if truncation.on:
+    replay = args.prefix_replay_tokens or 0
+    if replay and truncation.on:
         raise NotSupportedError(
-            f"enable_prefix_caching=True with truncated prompts ({truncation.mode})",
-            "rings of a truncated prompt lack what others would go on from; turn one of the two off",
+            f"prefix_replay_tokens={replay} with truncated prompts ({truncation.mode})",
+            "a truncated prompt goes on from pages and producer windows alone; leave prefix_replay_tokens at None",
         )
-    identity = repr((model.config, model.cache_layout)).encode()
-    return PrefixSettings(model.cache_layout.ring_slots - model.config.text.sliding_window, identity)
+    if replay and env.is_set(INVARIANT) and env.get(INVARIANT):
+        raise NotSupportedError(
+            f"prefix_replay_tokens={replay} with {INVARIANT}=1",
+            f"results would depend on what the prefix cache holds; unset {INVARIANT} or leave it at None",
+        )
+    identity = repr((model.config, model.cache_layout, truncation)).encode()
+    return PrefixSettings(_slack(model), identity, truncation, replay)
+
+
+def _slack(model: Model) -> int:
+    """Positions before the last one written at which a state slot still serves."""
+    return model.cache_layout.ring_slots - model.config.text.sliding_window
+
+
+def _host(args: EngineArgs, model: Model, executor: ModelExecutor, streams: Streams, pages: int) -> HostSettings | None:
+    """Host memory for preempted requests, taken and measured; None where there is none."""
+    budget = int(args.host_memory_gib * (1 << 30))
+    if not budget:
+        return None
+    by_slot = [executor.caches.state]
+    if executor.drafter is not None:
+        pool = executor.drafter.pool  # type: ignore[attr-defined]
+        by_slot += [tensor for tensor in (pool.tokens, pool.confidence, pool.log2q) if tensor is not None]
+    layout = model.cache_layout
+    slot_bytes = sum(tensor[0].nbytes for tensor in by_slot)
+    host_pages, host_slots = divide(budget, layout.page_bytes, slot_bytes, args.max_num_seqs)
+    host_pages = min(host_pages, pages * host_slots)
+    if not host_slots:
+        least = (layout.page_bytes + slot_bytes) / (1 << 30)
+        raise InvalidArgumentError("host_memory_gib", args.host_memory_gib, f"0, or at least {least:.3g} for one page")
+    executor.host = HostMemory(streams, [executor.caches.pages], by_slot, host_pages, host_slots)
+    seconds = executor.host.measure()
+    log.info(
+        "host memory: %d pages of %.3g s, %d state slots of %.3g s", host_pages, seconds[0], host_slots, seconds[1]
+    )
+    return HostSettings(host_pages, host_slots, *seconds)
 
 
 def _engram_storage(args: EngineArgs) -> str:

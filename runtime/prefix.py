@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..model.truncation import EXACT, Truncation
 from .forks import Anchor, Forks
 from .images import PromptImage
 from .pool import Lease, Pool
@@ -48,11 +49,17 @@ class PrefixSettings:
     Attributes:
         slack: positions that window rings keep beyond the window. A slot whose last written position is e - 1 holds the
             state at a border b if e - b <= slack.
+        truncation: how prompts are computed. Nobody goes on behind the first position that its prompt keeps: before it,
+            consumer layers look at no window, so the states of others serve; behind it they would.
+        replay: tokens, whole pages, that are computed again where pages are there and the state behind them is not,
+            with nothing older in the windows; 0 begins at the last state instead. Results then depend on the cache.
         identity: bytes that differ wherever entries of the same tokens differ: model, precision, cache layout.
     """
 
     slack: int
     identity: bytes = b""
+    truncation: Truncation = EXACT
+    replay: int = 0
 
 
 class Chain:
@@ -90,12 +97,14 @@ class Match:
     Attributes:
         tokens: from the beginning, after which the request can go on; a multiple of the page size.
         reclaimed: pages of these that nobody but the cache holds, so that they count as free.
+        replays: whether there is no state behind them, and windows begin there.
         seen: tokens whose pages are here, with or without a state behind them; at least `tokens`.
     """
 
     tokens: int = 0
     reclaimed: int = 0
     seen: int = 0
+    replays: bool = False
 
 
 NO_MATCH = Match()
@@ -152,33 +161,42 @@ class PrefixCache:
         """The longest prefix that the request can go on behind; its last computed row is never part of it."""
         if self.settings is None or not self._blocks:
             return NO_MATCH
-        names = self._chain(request)[: request.most_cached() // self._block]
-        seen = found = reclaimed = upto = 0
+        most = request.most_cached()
+        if self.settings.truncation.on:
+            most = min(most, self.settings.truncation.keep_from(request.prompt_len))
+        names = self._chain(request)[: most // self._block]
+        found, reclaimed = 0, [0]
         for count, name in enumerate(names, 1):
             lease = self._blocks.get(name)
             if lease is None:
                 break
-            seen = count
-            upto += self._pages.holders(lease.ids[0]) == 0
+            reclaimed.append(reclaimed[-1] + (self._pages.holders(lease.ids[0]) == 0))
             if name in self._states:
-                found, reclaimed = count, upto
-        return Match(found * self._block, reclaimed, seen * self._block)
+                found = count
+        seen, again = len(reclaimed) - 1, self.settings.replay // self._block
+        if again and seen - found >= 2 * again:  # it spares at least as much as it takes
+            begin = seen - again
+            return Match(begin * self._block, reclaimed[begin], seen * self._block, True)
+        return Match(found * self._block, reclaimed[found], seen * self._block)
 
-    def attach(self, request: Request, tokens: int) -> Hash:
+    def attach(self, request: Request, tokens: int) -> Hash | None:
         """Makes the request an owner of the pages of its first `tokens` tokens, which `match` has found.
 
         Returns:
-            The name of the state behind them.
+            The name of the state behind them; None where there is none, so that its windows begin here.
         """
         names = self._chain(request)[: tokens // self._block]
         lease = self._pages.lease()
         for name in names:
             lease.join(self._blocks[name])
         self._use(names)
-        self._states.move_to_end(names[-1])
         request.pages, request.computed, request.stored = lease, tokens, len(names)
         for image in request.images:
             image.computed(request.key, tokens)
+        if names[-1] not in self._states:
+            request.valid_start = tokens
+            return None
+        self._states.move_to_end(names[-1])
         return names[-1]
 
     # ---- giving room
@@ -235,8 +253,8 @@ class PrefixCache:
 
     def keep_pages(self, request: Request) -> None:
         """Keeps the pages that the request has filled since the last call. Its tokens up to `valid` are computed."""
-        if self.settings is None or request.pages is None:
-            return
+        if self.settings is None or request.pages is None or request.valid_start:
+            return  # what is computed by bounded replay is no other request's
         full = request.valid // self._block
         if full <= request.stored:
             return
@@ -286,7 +304,7 @@ class PrefixCache:
 
     def _border(self, request: Request, tokens: int) -> Hash | None:
         """Name of the last block among these tokens, where the slot holds the state there and the cache has none."""
-        if self.settings is None:
+        if self.settings is None or request.valid_start:
             return None
         count = tokens // self._block
         if not count or request.written - count * self._block > self.settings.slack:

@@ -147,7 +147,7 @@ class Queues:
             self.forks.leave(request)
         match = self.cache.match(request)
         # Others have begun like this and gone on in another way: so will others still, and it pays to keep the state.
-        request.checkpoint = match.seen if match.seen > match.tokens else 0
+        request.checkpoint = match.seen if match.seen > match.tokens and not match.replays else 0
         view = request.view()
         pages = match.tokens // self.page_tokens
         return replace(view, computed=match.tokens, pages=pages, reclaimed=match.reclaimed) if pages else view

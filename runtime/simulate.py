@@ -111,7 +111,7 @@ class SimulatedExecutor:
         state = 0
         for position in range(item.start):
             state = _mix(state, self._read(ids, position))
-        if item.start and self._slots[slot].get(item.start) != state:
+        if item.start != request.valid_start and self._slots[slot].get(item.start) != state:
             raise PoolError(f"slot {slot} holds another state than the pages say")
         states = {p: kept for p, kept in self._slots[slot].items() if p < item.start} | {item.start: state}
         result = Result()

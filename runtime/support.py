@@ -82,6 +82,8 @@ ARGUMENT_TESTS: Mapping[str, str] = {
     "trace": "tests/runtime/test_trace.py::test_a_recorded_run_is_planned_the_same_again",
     "metrics_port": "tests/runtime/test_watch.py::test_an_engine_shows_what_its_arguments_ask_for",
     "timeline": "tests/runtime/test_watch.py::test_an_engine_shows_what_its_arguments_ask_for",
+    "prefix_replay_tokens": "tests/runtime/test_replay.py::test_windows_that_are_gone_are_begun_anew",
+    "host_memory_gib": "tests/runtime/test_tiny_moves.py::test_host_memory_is_taken_and_used",
     "enable_prefix_caching": "tests/runtime/test_tiny_prefix.py::test_later_turns_are_spared_and_say_the_same",
     "drafter_invariant": _DRAFTING + "test_invariant_text_is_that_of_plain_decoding",
 }
@@ -92,11 +94,12 @@ OWN_SAMPLING = {
 }  # fmt: skip
 OWN_ARGUMENTS = {
     "num_pages", "device", "backend", "engram_storage", "drafter_invariant", "yoco_prefill_truncation_mode",
-    "yoco_prefill_keep_tokens", "enable_prefix_caching", "step_seconds",
+    "yoco_prefill_keep_tokens", "enable_prefix_caching", "prefix_replay_tokens", "host_memory_gib",
+    "step_seconds",
     "trace", "async_scheduling", "metrics_port", "timeline",
 }  # fmt: skip
 
-OWN_CALLS = {"LLM.stream", "LLMEngine.reset_prefix_cache", "LLMEngine.waiting_for"}
+OWN_CALLS = {"LLMEngine.fork_request", "LLM.stream", "LLMEngine.reset_prefix_cache", "LLMEngine.waiting_for"}
 
 CALL_TESTS: Mapping[str, str] = {
     "LLM(decode_sequence)": _LLM + "test_without_decoding_a_list_of_outputs_per_prompt",
@@ -112,6 +115,7 @@ CALL_TESTS: Mapping[str, str] = {
     "LLMEngine.add_request(multi_modal_data)": _IMAGES + "test_chunks_samples_and_preemption_change_no_token",
     "LLMEngine.add_request(arrival_time)": _ADMISSION + "test_elapsed_counts_from_the_arrival_time",
     "LLMEngine.abort_request": _ENGINE + "test_abort_while_waiting_prefilling_and_decoding",
+    "LLMEngine.fork_request": "tests/runtime/test_forks.py::test_a_fork_says_what_the_whole_text_as_a_prompt_says",
     "LLMEngine.step": _ENGINE + "test_one_output_per_token_and_the_fields_of_each",
     "LLMEngine.waiting_for": "tests/runtime/test_waiting.py::test_who_waits_is_told_what_for",
     "LLMEngine.reset_prefix_cache": _PREFIX + "test_what_is_forgotten_is_computed_again",

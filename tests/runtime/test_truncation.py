@@ -208,7 +208,7 @@ def test_drafts_over_truncated_prompts_change_no_token(setting: Any, model: Mode
     assert made.stats.steps >= 2 and made.executor.drafter is not None  # type: ignore[attr-defined]
 
 
-def test_prefixes_of_truncated_prompts_are_not_shared(setting: Any, model: Model) -> None:
+def test_windows_of_truncated_prompts_are_not_begun_anew(setting: Any, model: Model) -> None:
     setting(**{MODE: "mask", KEEP: "24"})
-    with pytest.raises(NotSupportedError, match=r"enable_prefix_caching=True with truncated prompts \(mask\)"):
-        build(model, enable_prefix_caching=True)
+    with pytest.raises(NotSupportedError, match=r"prefix_replay_tokens=128 with truncated prompts \(mask\)"):
+        build(model, enable_prefix_caching=True, prefix_replay_tokens=128)
