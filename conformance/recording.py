@@ -15,6 +15,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -27,6 +28,7 @@ from torch import Tensor
 
 from .. import __version__
 from ..hal.backend import Backend
+from ..hal.catalog import CATALOG
 from ..hal.contract import CONTRACT_VERSION
 from ..hal.device import Device
 from ..hal.errors import DeepInferError
@@ -57,7 +59,8 @@ class Checked:
     Attributes:
         findings: of calls whose outputs lie outside the op's class.
         equal, within: outputs of equal bits, and kept ones that lie in the class.
-        passed_over: why outputs could not be compared, and how many: 'other arguments', 'not kept'.
+        passed_over: why outputs could not be compared, and how many: 'other version' of the op, 'other
+            arguments', 'no kernel', 'not kept'.
     """
 
     findings: tuple[Finding, ...]
@@ -189,33 +192,45 @@ def load(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return facts, kept
 
 
-def check(folder: Path, ops: Sequence[str] = ()) -> Checked:
-    """Hold a recording against the reference on this CPU: exact ops by digest, others by the op's class.
+ON_THIS_CPU = Target(REFERENCE, torch.device("cpu"))
+
+
+def check(folder: Path, ops: Sequence[str] = (), target: Target = ON_THIS_CPU) -> Checked:
+    """Hold a recording against a backend of this machine: exact ops by digest, others by the op's class.
 
     Args:
         ops: only these; all that were recorded by default.
+        target: whose kernels run the calls; it must be the active backend unless it is the reference.
 
     Raises:
         RecordingError: see `load`.
     """
     facts, kept = load(folder)
+    CATALOG.load(REFERENCE)
     findings: list[Finding] = []
     counts = {"equal": 0, "within": 0}
     passed_over: dict[str, int] = {}
     for number, each, spec, sample in _recorded(facts, ops):
         where = f"{each['op']}, {each['sample']}"
+        if spec is None:
+            passed_over["other version"] = passed_over.get("other version", 0) + len(each["outputs"])
+            continue
         if sample is None or _of_arguments(sample.args) != each["arguments"]:
             passed_over["other arguments"] = passed_over.get("other arguments", 0) + len(each["outputs"])
             continue
-        with REGISTRY.using(REFERENCE):
-            want = results(spec, sample, Target(REFERENCE, torch.device("cpu")))
+        try:
+            with REGISTRY.using(REFERENCE) if target.backend == REFERENCE else nullcontext():
+                want = results(spec, sample, target)
+        except Unsupported:
+            passed_over["no kernel"] = passed_over.get("no kernel", 0) + len(each["outputs"])
+            continue
         stated = each["outputs"]
         same = [digest(w, m) == s["digest"] for w, m, s in zip(want, masks(spec, sample), stated)]
         if all(same):
             counts["equal"] += len(stated)
         elif isinstance(spec.numerics, Exact):
             wrong = ", ".join(s["name"] for s, equal in zip(stated, same, strict=True) if not equal)
-            findings.append(Finding("bits", f"{where}: {wrong} differ from the reference's"))
+            findings.append(Finding("bits", f"{where}: {wrong} of {target.backend} differ from the recorded"))
         elif all(s["kept"] or equal for s, equal in zip(stated, same, strict=True)):
             got = [kept[f"{number}/{s['name']}"] if s["kept"] else w for s, w in zip(stated, want, strict=True)]
             found = compare(spec, sample.args, got, want).findings
@@ -226,12 +241,17 @@ def check(folder: Path, ops: Sequence[str] = ()) -> Checked:
     return Checked(tuple(findings), counts["equal"], counts["within"], passed_over)
 
 
-def _recorded(facts: dict[str, Any], ops: Sequence[str]) -> Iterator[tuple[int, dict[str, Any], OpSpec, Sample | None]]:
-    """The recorded calls of ops that there are, each with the sample of that name."""
+def _recorded(
+    facts: dict[str, Any], ops: Sequence[str]
+) -> Iterator[tuple[int, dict[str, Any], OpSpec | None, Sample | None]]:
+    """The recorded calls, each with its op if there is one of that version, and with the sample of that name."""
     known: dict[str, dict[str, Sample]] = {}
     for number, each in enumerate(facts["calls"]):
         op = each["op"]
-        if (ops and op not in ops) or op not in SPECS or SPECS[op].version != each["version"]:
+        if ops and op not in ops:
+            continue
+        if op not in SPECS or SPECS[op].version != each["version"]:
+            yield number, each, None, None
             continue
         if op not in known:
             known[op] = {sample.label: sample for sample in chosen(SPECS[op])}
