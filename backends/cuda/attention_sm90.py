@@ -7,8 +7,9 @@ An item is a row and 64 of its heads. The kernel chooses among three ways by the
   by side, each adding up the tiles in order;
 * `unpacked`: every record that the step can reach is unpacked into scratch memory once, then as in `rows`.
 
-Their bits are equal: a sum runs over the same terms in the same order. A row's arithmetic is that of its own tiles
-alone, whatever else is in the batch.
+A fourth, `anywhere`, is `rows` byte by byte, for tensors that do not begin on 16 bytes or have other strides. The bits
+of all are equal: a sum runs over the same terms in the same order. A row's arithmetic is that of its own tiles alone,
+whatever else is in the batch.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ MANY_ROWS = 512
 QUARTERS = 4
 """Blocks that share the channels of an item."""
 
+SHARED = 231_552
+"""Bytes of shared memory where records or lines are laid into tiles."""
+
 _ARGUMENTS = "P" * 17 + "QQQQ" + "i" * 12 + "f"
 
 
@@ -52,9 +56,10 @@ def _kernels(record: str) -> dict[str, SourceKernel]:
         )
 
     return {
-        "rows": source(0, "attention", 512, 231552),
-        "unpacked": source(1, "attention", 512, 231552, PRODUCER_REGISTERS=48, CONSUMER_REGISTERS=208),
-        "scores": source(2, "attention_scores", 512, 231552),
+        "rows": source(0, "attention", 512, SHARED),
+        "anywhere": source(0, "attention", 512, SHARED, ANY_ADDRESS=1),
+        "unpacked": source(1, "attention", 512, SHARED, PRODUCER_REGISTERS=48, CONSUMER_REGISTERS=208),
+        "scores": source(2, "attention_scores", 512, SHARED),
         "values": source(3, "attention_values", 544, 200960),
         "unpack": source(4, "attention_unpack", 256, 0),
     }
@@ -125,17 +130,13 @@ def workspace_of(*args: Any) -> int:
 
 
 def supports(signature: Signature) -> str | None:
-    """512 channels, heads in sixteens, 16-byte records and pages, as many slots as shared memory lists."""
+    """512 channels, heads in sixteens, as many slots as shared memory lists."""
     dims, scalars = signature.dims, signature.scalars
     if dims["d"] != CHANNELS or dims["h"] % 16:
         return f"d must be {CHANNELS} and heads a multiple of 16, got {dims['d']} and {dims['h']}"
     tiles = _tiles(scalars["window"]) + _tiles(dims.get("K", 0))
     if tiles > MOST_TILES:
         return f"window and selected slots must fit {MOST_TILES} tiles of {KEY_TILE}, got {tiles}"
-    for name in ("q", "fresh", "ring", "pages"):
-        info = signature.args.get(name)
-        if info is not None and (not info.aligned or any(stride % 16 for stride in (info.strides or (16,))[:-1])):
-            return f"{name} must begin on a 16-byte boundary and have strides of 16 bytes, got strides {info.strides}"
     return None
 
 
@@ -177,7 +178,7 @@ def run(args: tuple[Any, ...], out: Tensor | None = None, workspace: Tensor | No
     shape = shape_of(args)
     if not shape.rows:
         return out
-    way = way or shape.way
+    way = "anywhere" if not way and not _in_chunks(args, out) else way or shape.way
     if workspace is None and shape.scratch(way):
         workspace = torch.empty(shape.scratch(way), dtype=torch.uint8, device=q.device)
     scratch = 0 if workspace is None else workspace.data_ptr()
@@ -195,6 +196,16 @@ def run(args: tuple[Any, ...], out: Tensor | None = None, workspace: Tensor | No
         kernels["unpack"].launch((min(-(-shape.lines // 8), 16 * processors), 1, 1), device, *packed)
     kernels[way].launch((min(shape.items, processors), 1, 1), device, *packed)
     return out
+
+
+def _in_chunks(args: tuple[Any, ...], out: Tensor) -> bool:
+    """Whether all rows and records begin on 16 bytes. No bit depends on it."""
+    q, fresh, ring, pages = args[0], args[1], args[2], args[10]
+    places = q.data_ptr() | out.data_ptr() | fresh.data_ptr() | ring.data_ptr()
+    strides = fresh.stride(0) | ring.stride(0) | ring.stride(1)
+    if pages is not None:
+        places, strides = places | pages.data_ptr(), strides | pages.stride(0)
+    return not (places | strides) % 16
 
 
 def _arguments(args: tuple[Any, ...], shape: Shape, out: Tensor, scratch: tuple[int, int, int]) -> tuple[Any, ...]:

@@ -74,6 +74,8 @@ def index_query_pack(q: Tensor, positions: Tensor, table: Tensor, out: Tensor | 
 
 
 PACK_WIDTHS = (128, 256, 512)
+PACK_EACH = 4
+"""Heads of a thread, where a row's heads are a multiple of it."""
 
 
 def whole_lines(signature: Signature) -> str | None:
@@ -89,7 +91,7 @@ def whole_lines(signature: Signature) -> str | None:
 @functools.cache
 def pack_kernel(width: int, heads: int, pairs: int) -> SourceKernel:
     """The kernel of `source/index_pack.cu` for static widths."""
-    defines = {"WIDTH": width, "HEADS": heads, "PAIRS": pairs}
+    defines = {"WIDTH": width, "HEADS": heads, "PAIRS": pairs, "MOST": PACK_EACH}
     return SourceKernel("index_pack.cu", "index_query_pack", "PPPPq", threads=256, defines=defines)
 
 
@@ -101,7 +103,8 @@ def index_query_pack_source(q: Tensor, positions: Tensor, table: Tensor, out: Te
     lines = rows * heads
     if lines:
         pointers = q.data_ptr(), positions.data_ptr(), table.data_ptr(), out.data_ptr()
-        grid = (-(-lines * width // 4096), 1, 1)
+        each = PACK_EACH if heads % PACK_EACH == 0 else 1
+        grid = (-(-lines * width // (4096 * each)), 1, 1)
         pack_kernel(width, heads, table.shape[1]).launch(grid, q.device.index, *pointers, lines)
     return out
 

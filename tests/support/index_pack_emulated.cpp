@@ -31,6 +31,8 @@ static inline unsigned lowest_bytes(unsigned a, unsigned b, unsigned c, unsigned
 static inline float times(float a, float b) { return a * b; }
 static inline float plus(float a, float b) { return a + b; }
 
+static inline void warp_sync() { vote(true); }
+
 #include "index_pack.cu"
 
 extern "C" void index_pack_emulated(const unsigned short* q, const int* positions, const float* table, unsigned char* out,

@@ -37,6 +37,12 @@ typedef unsigned char u8;
 #ifndef WAY
 #define WAY 0
 #endif
+#ifndef ANY_ADDRESS
+#define ANY_ADDRESS 0  // way 0: tensors may begin anywhere and have any strides
+#endif
+#ifndef ARRIVALS
+#define ARRIVALS 1  // of a warp at a barrier; 32 for racecheck, which credits an arrival to its own thread alone
+#endif
 #define LAG 8.0f
 #ifndef PRODUCER_REGISTERS
 #define PRODUCER_REGISTERS 64
@@ -122,6 +128,10 @@ __device__ __forceinline__ void barrier_init(u32 bar, u32 count) {
 }
 __device__ __forceinline__ void barrier_arrive(u32 bar) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+// A warp's arrival, after __syncwarp() where its other lanes wrote.
+__device__ __forceinline__ void warp_arrive(u32 bar) {
+    if (ARRIVALS == 32 || (threadIdx.x & 31) == 0) barrier_arrive(bar);
 }
 __device__ __forceinline__ void barrier_wait(u32 bar, u32 parity) {
     asm volatile(
@@ -247,13 +257,44 @@ __device__ __forceinline__ u32 factor_fp4(u32 scale) {
     return __byte_perm(bits, bits, 0x3232);
 }
 
+// Four bytes from anywhere.
+__device__ __forceinline__ u32 word_at(u64 at) {
+    u32 word = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        u32 byte;
+        asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(byte) : "l"(at + i));
+        word |= byte << 8 * i;
+    }
+    return word;
+}
+
+// Sixteen bytes of Q or the output, which begin at elements.
+__device__ __forceinline__ uint4 load16(const u8* at) {
+    if (!ANY_ADDRESS) return *(const uint4*)at;
+    return make_uint4(word_at((u64)at), word_at((u64)at + 4), word_at((u64)at + 8), word_at((u64)at + 12));
+}
+__device__ __forceinline__ void store16(u8* at, uint4 v) {
+    if (!ANY_ADDRESS) {
+        __stcs((uint4*)at, v);
+        return;
+    }
+    const u32 words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 8; i++) ((unsigned short*)at)[i] = (unsigned short)(words[i >> 1] >> (i & 1) * 16);
+}
+
 // Codes and scale byte of the 16 channels from 16 * `piece` on of one record; zeros where there is none.
 template <bool FP8>
 __device__ __forceinline__ void fetch(u64 record, u32 piece, uint4& raw, u32& scale) {
     raw.x = raw.y = scale = 0;
     if (FP8) raw.z = raw.w = 0;
     if (record == 0) return;
-    if (FP8)
+    if (ANY_ADDRESS) {
+        const u64 at = record + piece * (FP8 ? 16 : 8);
+        raw.x = word_at(at), raw.y = word_at(at + 4);
+        if (FP8) raw.z = word_at(at + 8), raw.w = word_at(at + 12);
+    } else if (FP8)
         asm volatile("ld.global.nc.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];"
                      : "=r"(raw.x), "=r"(raw.y), "=r"(raw.z), "=r"(raw.w)
                      : "l"(record + piece * 16));
@@ -321,7 +362,7 @@ __device__ __forceinline__ void load_q(const Args& g, u32 base, int item) {
         for (int i = 0; i < 8; i++) {
             const int piece = i * THREADS + from;
             v[i] = make_uint4(0, 0, 0, 0);
-            if ((piece >> 6) < heads) v[i] = *(const uint4*)(q + (u64)piece * 16);
+            if ((piece >> 6) < heads) v[i] = load16(q + (u64)piece * 16);
         }
 #pragma unroll
         for (int i = 0; i < 8; i++) {
@@ -434,7 +475,7 @@ __device__ __forceinline__ void produce(
         find_slots(g, item / g.groups, (u64*)(memory + OFF_SLOT), (u32*)masks, window_tiles, tiles,
                    threadIdx.x - CONSUMERS, PRODUCERS);
         named_sync(PRODUCE, PRODUCERS);
-        if (lane == 0) barrier_arrive(base + OFF_BARRIER + ROW_FULL + side * 8);
+        warp_arrive(base + OFF_BARRIER + ROW_FULL + side * 8);
         u32 live = __ballot_sync(0xffffffff, lane < tiles && masks[lane] != 0) & part.tiles;
         if (live == 0) continue;
         int tile = __ffs(live) - 1;
@@ -451,10 +492,8 @@ __device__ __forceinline__ void produce(
                 fill<true>(my, step & 1);
             else
                 fill<false>(my, step & 1);
-            if (lane == 0) {
-                barrier_arrive(full + (step & 1) * 16);
-                barrier_arrive(full + (step & 1) * 16 + 8);
-            }
+            warp_arrive(full + (step & 1) * 16);
+            warp_arrive(full + (step & 1) * 16 + 8);
             if (next >= 0) {
                 if (FP8_PAGES || next < window_tiles)
                     load_all<true>(my, next);
@@ -493,12 +532,12 @@ __device__ __forceinline__ void find_lines(const Args& g, u8* memory, u32 base, 
             if ((me & 31) == 0) masks[i >> 5] = there;
         }
         __syncwarp();
-        if ((me & 31) == 0) barrier_arrive(bars + ROW_FULL + side * 8);
+        warp_arrive(bars + ROW_FULL + side * 8);
         prefetch_q<128>(g, item);
         barrier_wait(bars + Q_EMPTY, turn & 1 ^ 1);
         copy_q(g, base, item);
         __syncwarp();
-        if ((me & 31) == 0) barrier_arrive(bars + Q_FULL);
+        warp_arrive(bars + Q_FULL);
     }
 }
 
@@ -533,7 +572,7 @@ __device__ __forceinline__ void copy_lines(const Args& g, u8* memory, u32 base, 
             }
         }
         __syncwarp();
-        if (lane == 0) barrier_arrive(bars + ROW_EMPTY + side * 8);
+        warp_arrive(bars + ROW_EMPTY + side * 8);
     }
     asm volatile("cp.async.wait_all;" ::: "memory");
 }
@@ -722,8 +761,7 @@ __device__ __forceinline__ void finish(
             asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
                          : "=r"(w0), "=r"(w1), "=r"(w2), "=r"(w3)
                          : "r"(to + at * 128 + ((chunk ^ (at & 7)) << 4)));
-            if (warp * 16 + at < heads)
-                __stcs((uint4*)(out + (u64)at * (D * 2) + part * 128), in_order(w0, w1, w2, w3));
+            if (warp * 16 + at < heads) store16(out + (u64)at * (D * 2) + part * 128, in_order(w0, w1, w2, w3));
         }
         __syncwarp();
     }
@@ -757,20 +795,20 @@ __device__ __forceinline__ void consume(const Args& g, u8* memory, u32 base, int
         barrier_wait(bars + ROW_FULL + side * 8, turn >> 1 & 1);
         u32 live = __ballot_sync(0xffffffff, lane < tiles && masks[lane] != 0);
         const bool any = live != 0;
-        if (WAY == 1 && !any && lane == 0) barrier_arrive(bars + Q_EMPTY);
+        if (WAY == 1 && !any) warp_arrive(bars + Q_EMPTY);
         while (live != 0) {
             const int even = __ffs(live) - 1;
             live &= live - 1;
             const int odd = __ffs(live) - 1;  // -1: none
             live &= live - 1;
             const u32 buffer = step & 1, other = buffer ^ 1;
-            const bool last = WAY == 1 && live == 0 && lane == 0;  // Q is not read after these scores
+            const bool last = WAY == 1 && live == 0;  // Q is not read after these scores
             float s[32];
             if (group == 0) {
                 issue_scores(s, base, step);
                 wgmma_wait<0>();
                 hold(s);
-                if (last) barrier_arrive(bars + Q_EMPTY);
+                if (last) warp_arrive(bars + Q_EMPTY);
                 softmax(s, top, sum, factor, masks[even], p_even, state, 0);
                 fence_async();
                 named_arrive(READY_EVEN, CONSUMERS);
@@ -779,7 +817,7 @@ __device__ __forceinline__ void consume(const Args& g, u8* memory, u32 base, int
                 issue_values(o, p_even, base, buffer, 0);
                 wgmma_wait<0>();
                 hold(o);
-                if (lane == 0) barrier_arrive(bars + EMPTY + buffer * 16);
+                warp_arrive(bars + EMPTY + buffer * 16);
                 if (odd >= 0) {
                     wait_tile(bars, step + 1, 0);
                     named_sync(READY_ODD, CONSUMERS);
@@ -788,7 +826,7 @@ __device__ __forceinline__ void consume(const Args& g, u8* memory, u32 base, int
                     issue_values(o, p_odd, base, other, 0);
                     wgmma_wait<0>();
                     hold(o);
-                    if (lane == 0) barrier_arrive(bars + EMPTY + other * 16);
+                    warp_arrive(bars + EMPTY + other * 16);
                 }
             } else if (odd >= 0) {
                 issue_scores(s, base, step + 1);
@@ -797,7 +835,7 @@ __device__ __forceinline__ void consume(const Args& g, u8* memory, u32 base, int
                 read_state(state, 0, top, sum);
                 wgmma_wait<0>();
                 hold(s);
-                if (last) barrier_arrive(bars + Q_EMPTY);
+                if (last) warp_arrive(bars + Q_EMPTY);
                 rescale(o, used, top);
                 issue_values(o, p_even, base, buffer, 1);
                 softmax(s, top, sum, factor, masks[odd], p_odd, state, 1);
@@ -806,14 +844,14 @@ __device__ __forceinline__ void consume(const Args& g, u8* memory, u32 base, int
                 named_sync(OWN + 1, 128);
                 wgmma_wait<0>();
                 hold(o);
-                if (lane == 0) barrier_arrive(bars + EMPTY + buffer * 16 + 8);
+                warp_arrive(bars + EMPTY + buffer * 16 + 8);
                 rescale(o, used, top);
                 issue_values(o, p_odd, base, other, 1);
                 wgmma_wait<0>();
                 hold(o);
-                if (lane == 0) barrier_arrive(bars + EMPTY + other * 16 + 8);
+                warp_arrive(bars + EMPTY + other * 16 + 8);
             } else {
-                if (last) barrier_arrive(bars + Q_EMPTY);
+                if (last) warp_arrive(bars + Q_EMPTY);
                 wait_tile(bars, step, 1);
                 named_sync(READY_EVEN, CONSUMERS);
                 read_state(state, 0, top, sum);
@@ -821,7 +859,7 @@ __device__ __forceinline__ void consume(const Args& g, u8* memory, u32 base, int
                 issue_values(o, p_even, base, buffer, 1);
                 wgmma_wait<0>();
                 hold(o);
-                if (lane == 0) barrier_arrive(bars + EMPTY + buffer * 16 + 8);
+                warp_arrive(bars + EMPTY + buffer * 16 + 8);
             }
             step += odd >= 0 ? 2 : 1;
         }
@@ -832,7 +870,7 @@ __device__ __forceinline__ void consume(const Args& g, u8* memory, u32 base, int
             sink[h] = WAY == 1 ? ((const float*)(memory + OFF_SINK))[side * 64 + row + h * 8]
                                : sink_of(g, item, row + h * 8);
         __syncwarp();
-        if (lane == 0) barrier_arrive(bars + ROW_EMPTY + side * 8);
+        warp_arrive(bars + ROW_EMPTY + side * 8);
         named_sync(BOTH, CONSUMERS);  // nobody reads Q, P and the state any more
         finish(o, top, sum, sink, g, group == 0 ? p_even : p_odd, item, any);
 #if WAY == 0
@@ -868,10 +906,8 @@ __device__ __forceinline__ void consume_scores(const Args& g, u8* memory, u32 ba
         for (int i = 0; i < 8; i++) to[i * 128] = make_float4(s[i * 4], s[i * 4 + 1], s[i * 4 + 2], s[i * 4 + 3]);
         if (thread == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
         __syncwarp();
-        if (lane == 0) {
-            barrier_arrive(bars + EMPTY + group * 16);
-            barrier_arrive(bars + EMPTY + group * 16 + 8);
-        }
+        warp_arrive(bars + EMPTY + group * 16);
+        warp_arrive(bars + EMPTY + group * 16 + 8);
     }
     if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
@@ -951,7 +987,7 @@ __device__ __forceinline__ void weigh_tiles(
         }
         fence_async();
         __syncwarp();
-        if (lane == 0) barrier_arrive(bars + WEIGHT_FULL + slot * 8);
+        warp_arrive(bars + WEIGHT_FULL + slot * 8);
     }
 }
 
@@ -984,10 +1020,8 @@ __device__ __forceinline__ void sum_tiles(const Args& g, u8* memory, u32 base, i
         wgmma_commit();
         wgmma_wait<0>();
         hold(o);
-        if (lane == 0) {
-            barrier_arrive(bars + WEIGHT_EMPTY + slot * 8);
-            barrier_arrive(bars + VALUE_EMPTY + place * 8);
-        }
+        warp_arrive(bars + WEIGHT_EMPTY + slot * 8);
+        warp_arrive(bars + VALUE_EMPTY + place * 8);
     }
     float factor[2];
 #pragma unroll
@@ -1084,14 +1118,14 @@ __device__ __forceinline__ void prepare(u32 bars) {
     if (threadIdx.x == 0) {
         for (int i = 0; i < 2; i++) {
             for (int half = 0; half < 2; half++) {
-                barrier_init(bars + FULL + i * 16 + half * 8, WAY == 1 ? 128 : 8);
-                barrier_init(bars + EMPTY + i * 16 + half * 8, 4);
+                barrier_init(bars + FULL + i * 16 + half * 8, WAY == 1 ? 128 : 8 * ARRIVALS);
+                barrier_init(bars + EMPTY + i * 16 + half * 8, 4 * ARRIVALS);
             }
-            barrier_init(bars + ROW_FULL + i * 8, WAY == 1 ? 4 : PRODUCERS / 32);
-            barrier_init(bars + ROW_EMPTY + i * 8, CONSUMERS / 32 + (WAY == 1 ? 4 : 0));
+            barrier_init(bars + ROW_FULL + i * 8, (WAY == 1 ? 4 : PRODUCERS / 32) * ARRIVALS);
+            barrier_init(bars + ROW_EMPTY + i * 8, (CONSUMERS / 32 + (WAY == 1 ? 4 : 0)) * ARRIVALS);
         }
-        barrier_init(bars + Q_FULL, 4);
-        barrier_init(bars + Q_EMPTY, CONSUMERS / 32);
+        barrier_init(bars + Q_FULL, 4 * ARRIVALS);
+        barrier_init(bars + Q_EMPTY, CONSUMERS / 32 * ARRIVALS);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
@@ -1144,11 +1178,11 @@ extern "C" __global__ void __launch_bounds__((WEIGHERS + 1) * 128 + 32, 1)
     if (threadIdx.x == 0) {
         for (int i = 0; i < VALUE_SLOTS; i++) {
             barrier_init(bars + VALUE_FULL + i * 8, 1);
-            barrier_init(bars + VALUE_EMPTY + i * 8, 4);
+            barrier_init(bars + VALUE_EMPTY + i * 8, 4 * ARRIVALS);
         }
         for (int i = 0; i < WEIGHT_SLOTS; i++) {
-            barrier_init(bars + WEIGHT_FULL + i * 8, 4);
-            barrier_init(bars + WEIGHT_EMPTY + i * 8, 4);
+            barrier_init(bars + WEIGHT_FULL + i * 8, 4 * ARRIVALS);
+            barrier_init(bars + WEIGHT_EMPTY + i * 8, 4 * ARRIVALS);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }

@@ -1,12 +1,14 @@
 // Index queries: the last 2 * PAIRS channels of each head turned by the row's position, then quantised in groups of 32 to
 // E2M1 codes with a power-of-two scale. The reference's bits; docs/numerics.md, section 8.
 //
-// A thread has eight neighbouring channels of each half of a head, so that a warp turns all of its channels or none. It
-// works on two channels at once: scaled by a power of two a bf16 number is exact, and adding 64, 128 or 256 in the same
+// A thread has eight neighbouring channels of each half of EACH neighbouring heads of a row, so that a warp turns all of
+// its channels or none, and one read of position and angles serves all; a head is read while the one before is worked on.
+// It works on two channels at once: scaled by a power of two a bf16 number is exact, and adding 64, 128 or 256 in the same
 // instruction rounds it to the step of E2M1 at its magnitude, half to even, with the code in the last bits. Records are
-// gathered in shared memory and written in whole lines.
+// gathered in shared memory, by warps alone, and written in whole lines.
 //
-// Defines: WIDTH channels of a head (128, 256 or 512), HEADS of a row, PAIRS of channels that are turned (multiple of 4).
+// Defines: WIDTH channels of a head (128, 256 or 512), HEADS of a row, PAIRS of channels that are turned (multiple of 4),
+// MOST heads of a thread, one where HEADS is no multiple of it.
 // PACK_EMULATED replaces the device layer for tests without a GPU (tests/support/index_pack_emulated.cpp).
 
 #ifndef PACK_EMULATED
@@ -14,7 +16,7 @@
 
 DEVICE int thread_index() { return threadIdx.x; }
 DEVICE unsigned block_index() { return blockIdx.x; }
-DEVICE void cta_sync() { __syncthreads(); }
+DEVICE void warp_sync() { __syncwarp(); }
 DEVICE unsigned shuffle(unsigned value, int lane) { return __shfl_sync(~0u, value, lane); }
 
 // Of two unsigned numbers of 16 bits.
@@ -47,15 +49,19 @@ DEVICE unsigned as_bits(float value) { return __float_as_uint(value); }
 
 typedef unsigned long long u64;
 
+#ifndef MOST
+#define MOST 4
+#endif
 constexpr int THREADS = 256;
 constexpr int PER_LINE = WIDTH / 16;  // threads of a head
-constexpr int LINES = THREADS / PER_LINE;
+constexpr int EACH = HEADS % MOST == 0 ? MOST : 1;  // heads of a thread
+constexpr int WARP_LINES = 32 / PER_LINE * EACH, LINES = THREADS / 32 * WARP_LINES;
 constexpr int CODES = WIDTH / 2, RECORD = CODES + WIDTH / 32;
 constexpr int FIRST_TURNED = WIDTH - 2 * PAIRS;
 constexpr unsigned MAGNITUDES = 0x7FFF7FFF;
 constexpr unsigned LEAST = 0x01C00000;  // fp32 6 * 2^-126, the least that a group counts as
 
-static_assert(LINES * RECORD <= 16 * THREADS, "a thread writes one line of 16 bytes at most");
+static_assert(WARP_LINES * RECORD % 16 == 0, "a warp's records are whole lines");
 
 struct Arguments {
     const unsigned short* q;  // [lines, WIDTH]
@@ -89,18 +95,24 @@ DEVICE Words load(const void* from, int size) {
     return w;
 }
 
+// Cosine and sine of the four pairs of eight channels.
+struct Angles {
+    Words word[2];
+};
+
 template <bool ALIGNED>
-DEVICE void turn(Words& w, const float* angles) {
+DEVICE Angles load_angles(const float* from) {
+    return Angles{{load<ALIGNED>(from, 4), load<ALIGNED>(from + 4, 4)}};
+}
+
+DEVICE void turn(Words& w, const Angles& angles) {
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-        const Words angle = load<ALIGNED>(angles + 4 * half, 4);
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            unsigned& pair = w.word[2 * half + i];
-            const float even = as_float(pair << 16), odd = as_float(pair & 0xFFFF0000u);
-            const float cosine = as_float(angle.word[2 * i]), sine = as_float(angle.word[2 * i + 1]);
-            pair = rounded2(plus(times(even, cosine), -times(odd, sine)), plus(times(even, sine), times(odd, cosine)));
-        }
+    for (int i = 0; i < 4; i++) {
+        unsigned& pair = w.word[i];
+        const float even = as_float(pair << 16), odd = as_float(pair & 0xFFFF0000u);
+        const Words& angle = angles.word[i / 2];
+        const float cosine = as_float(angle.word[i % 2 * 2]), sine = as_float(angle.word[i % 2 * 2 + 1]);
+        pair = rounded2(plus(times(even, cosine), -times(odd, sine)), plus(times(even, sine), times(odd, cosine)));
     }
 }
 
@@ -133,38 +145,62 @@ DEVICE unsigned quantised(const Words& words, unsigned most, unsigned& scale) {
     return finite ? all : 0;
 }
 
+struct Halves {
+    Words half[2];
+};
+
 template <bool ALIGNED>
-DEVICE void pack_block(const Arguments& a, unsigned char* staged) {
-    const int thread = thread_index(), lane = thread & 31, local = thread / PER_LINE, sub = thread % PER_LINE;
-    const long long first = (long long)block_index() * LINES, line = first + local;
-    Words half[2] = {};
-    if (line < a.lines) {
+DEVICE Halves load_head(const unsigned short* from) {
+    return Halves{{load<ALIGNED>(from, 2), load<ALIGNED>(from + WIDTH / 2, 2)}};
+}
+
+template <bool ALIGNED>
+DEVICE void pack_block(const Arguments& a, unsigned char* memory) {
+    const int lane = thread_index() & 31, warp = thread_index() >> 5, sub = lane % PER_LINE;
+    const int local = lane / PER_LINE * EACH;  // the first of the thread's lines
+    const long long first = ((long long)block_index() * (THREADS / 32) + warp) * WARP_LINES, line = first + local;
+    const bool there = line < a.lines;  // and then all its lines: a row's heads are a multiple of them
+    unsigned char* staged = memory + warp * WARP_LINES * RECORD;
+    const unsigned short* from = a.q + line * WIDTH + sub * 8;
+    Halves next = {};
+    Angles angles[2] = {};
+    if (there) {
         const long long position = a.positions[line / HEADS];
-        const unsigned short* from = a.q + line * WIDTH + sub * 8;
-        half[0] = load<ALIGNED>(from, 2), half[1] = load<ALIGNED>(from + WIDTH / 2, 2);
-        const float* angles = a.table + position * (2 * PAIRS) - FIRST_TURNED + sub * 8;
+        next = load_head<ALIGNED>(from);
+        const float* at = a.table + position * (2 * PAIRS) - FIRST_TURNED + sub * 8;
 #pragma unroll
         for (int h = 0; h < 2; h++)
-            if (sub * 8 + h * (WIDTH / 2) >= FIRST_TURNED) turn<ALIGNED>(half[h], angles + h * (WIDTH / 2));
+            if (sub * 8 + h * (WIDTH / 2) >= FIRST_TURNED) angles[h] = load_angles<ALIGNED>(at + h * (WIDTH / 2));
     }
-    // Four threads have a group of each half: both maxima in one word.
-    unsigned most = magnitudes(half[0]) | magnitudes(half[1]) << 16;
-    most = larger2(most, shuffle(most, lane ^ 1));
-    most = larger2(most, shuffle(most, lane ^ 2));
-    unsigned char* record = staged + local * RECORD;
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        unsigned scale;
-        *(unsigned*)(record + h * (CODES / 2) + sub * 4) = quantised(half[h], most >> (16 * h) & 0xFFFFu, scale);
-        if (sub % 4 == 0) record[CODES + h * (WIDTH / 64) + sub / 4] = scale;
+    for (int n = 0; n < EACH; n++) {
+        Halves head = next;
+        if (there && n + 1 < EACH) next = load_head<ALIGNED>(from + (n + 1) * WIDTH);
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            if (sub * 8 + h * (WIDTH / 2) >= FIRST_TURNED) turn(head.half[h], angles[h]);
+        // Four threads have a group of each half: both maxima in one word.
+        unsigned most = magnitudes(head.half[0]) | magnitudes(head.half[1]) << 16;
+        most = larger2(most, shuffle(most, lane ^ 1));
+        most = larger2(most, shuffle(most, lane ^ 2));
+        unsigned char* record = staged + (local + n) * RECORD;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            unsigned scale;
+            *(unsigned*)(record + h * (CODES / 2) + sub * 4) = quantised(head.half[h], most >> (16 * h) & 0xFFFFu, scale);
+            if (sub % 4 == 0) record[CODES + h * (WIDTH / 64) + sub / 4] = scale;
+        }
     }
-    cta_sync();
-    const int count = a.lines - first < LINES ? (int)(a.lines - first) : LINES, bytes = count * RECORD;
+    warp_sync();
+    if (first >= a.lines) return;
+    const int count = a.lines - first < WARP_LINES ? (int)(a.lines - first) : WARP_LINES, bytes = count * RECORD;
     unsigned char* to = a.out + first * RECORD;
     const int whole = ALIGNED ? bytes / 16 * 16 : 0;
-    if (thread * 16 < whole) *(uint4*)(to + thread * 16) = *(const uint4*)(staged + thread * 16);
+#pragma unroll
+    for (int at = lane * 16; at < WARP_LINES * RECORD; at += 512)
+        if (at < whole) *(uint4*)(to + at) = *(const uint4*)(staged + at);
 #pragma unroll 1
-    for (int i = whole + thread; i < bytes; i += THREADS) to[i] = staged[i];
+    for (int i = whole + lane; i < bytes; i += 32) to[i] = staged[i];
 }
 
 DEVICE void pack_lines(const Arguments& a, unsigned char* staged) {
@@ -173,7 +209,7 @@ DEVICE void pack_lines(const Arguments& a, unsigned char* staged) {
 }
 
 #ifndef PACK_EMULATED
-extern "C" __global__ void __launch_bounds__(THREADS, 8)
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
     index_query_pack(const unsigned short* q, const int* positions, const float* table, unsigned char* out, long long lines) {
     __shared__ __align__(16) unsigned char staged[LINES * RECORD];
     pack_lines(Arguments{q, positions, table, out, lines}, staged);

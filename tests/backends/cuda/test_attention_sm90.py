@@ -11,6 +11,7 @@ import torch
 import attention_cases as cases
 from deepinfer.backends.cuda import attention_sm90, nvrtc, source
 from deepinfer.backends.cuda.attention_sm90 import Shape
+from deepinfer.conformance.views import shift
 from deepinfer.hal.registry import ArgInfo, Signature
 
 RUN = Path(__file__).parent / "runs" / "attention_sm90.json"
@@ -44,8 +45,8 @@ def test_what_it_supports():
     assert "d must be 512" in attention_sm90.supports(signature(d=256))
     assert "multiple of 16" in attention_sm90.supports(signature(heads=40))
     assert "32 tiles of 64, got 33" in attention_sm90.supports(signature(selected=1921))
-    assert "pages must begin" in attention_sm90.supports(signature(aligned=False))
-    assert "pages must begin" in attention_sm90.supports(signature(strides=(114040, 1)))
+    assert attention_sm90.supports(signature(aligned=False)) is None
+    assert attention_sm90.supports(signature(strides=(114041, 1))) is None
 
 
 def test_the_way_of_a_call():
@@ -76,7 +77,7 @@ def test_shape_of_a_call():
     assert attention_sm90.workspace_of(*alone) == Shape(6, 2, 3, 0).scratch("few")
 
 
-SLOW = ("rows", "unpacked")
+SLOW = ("rows", "anywhere", "unpacked")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("nvidia") is None, reason="nvidia-cuda-nvrtc is not installed")
@@ -99,7 +100,7 @@ def test_every_kernel_is_compiled_ahead():
     assert {kernel.entry for kernel in attention_sm90.SOURCES} == {
         "attention", "attention_scores", "attention_values", "attention_unpack"
     }  # fmt: skip
-    assert len({str(kernel) for kernel in attention_sm90.SOURCES}) == 10
+    assert len({str(kernel) for kernel in attention_sm90.SOURCES}) == 12
 
 
 def test_the_recorded_run_is_of_this_source():
@@ -159,6 +160,26 @@ def test_a_row_has_the_same_bits_alone_and_anywhere(record):
         for rows in ([row], [row, 119 - row, 3], list(range(row, 120)) + [row] * 200):
             for way in WAYS:
                 assert torch.equal(run(without(args, rows), way), full[rows])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("record", ["fp4_16", "fp8_32"])
+@pytest.mark.parametrize("which", [0, 1, 2, 10, "out", "strides", "all"])
+def test_no_bit_depends_on_an_address_or_a_stride(which, record):
+    """Any tensor behind an odd address, and rows, slots and pages a byte further apart."""
+    args = cases.make(3, 2, context=700, seed=11, padding=1, record=record, heads=80)
+    want = run(args, "rows")
+    out = torch.full_like(args[0], torch.nan)
+    for index in (0, 1, 2, 10) if which == "all" else (which,) if isinstance(which, int) else ():
+        args[index] = shift(args[index], 1)
+    if which == "out":
+        out = shift(out, 1)
+    if which == "strides":
+        for index in (1, 2, 10):
+            room = torch.full((*args[index].shape[:-1], args[index].shape[-1] + 1), 0xFF, device="cuda").byte()
+            room[..., :-1] = args[index]
+            args[index] = room[..., :-1]
+    assert torch.equal(run(args, out=out), want)
 
 
 @pytest.mark.gpu
