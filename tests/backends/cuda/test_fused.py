@@ -9,8 +9,9 @@ import torch
 
 pytest.importorskip("triton")
 
-from cuda_calls import DEVICE, PLAIN, SPOILT, STRIDED, assert_kept, given, on_cuda, run, sample
+from cuda_calls import DEVICE, PLAIN, SPOILT, STRIDED, TARGET, assert_kept, given, on_cuda, run, sample
 from deepinfer.backends.cuda import fused, index
+from deepinfer.conformance.calls import call, to_target
 from deepinfer.hal.errors import ContractError
 from deepinfer.ops.fused import index_topk
 from deepinfer.ops.index import topk_select
@@ -70,6 +71,25 @@ def test_parts_and_chunks_give_the_same(blocks: bool, monkeypatch: pytest.Monkey
             held = int((indices[row] >= 0).sum())
             assert torch.equal(chosen[i], indices[row])
             assert torch.equal(values[i, :held].view(torch.int16), scores[row, :held].view(torch.int16))
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_scores_that_nobody_wrote_choose_nothing(blocks: bool) -> None:
+    """Scratch holds scores behind what a row sees, which are read in whole vectors: infinity, NaN or zeros there."""
+    args = mixed(blocks, ROWS)
+    spec = SPECS["index_topk"]
+    found = []
+    with on_cuda():
+        placed = to_target(spec, args, TARGET)
+        for pattern in (0x7F80, -1, 0):
+            size = spec.workspace(*placed) // 2
+            scratch = torch.full((size,), pattern, dtype=torch.int16, device=DEVICE).view(torch.uint8)
+            indices, scores = call(spec, placed, TARGET, workspace=scratch)
+            found.append((indices.cpu(), torch.where(indices >= 0, scores, 0).cpu()))
+    assert (found[0][0] < 0).any() and (found[0][0] >= 0).any()
+    for indices, scores in found[1:]:
+        assert torch.equal(indices, found[0][0])
+        assert torch.equal(scores.view(torch.int16), found[0][1].view(torch.int16))
 
 
 def test_scratch_does_not_grow_with_a_prompt() -> None:
