@@ -9,15 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .runtime.async_llm import AsyncLLM
     from .runtime.llm import LLM
     from .runtime.outputs import RequestOutput
     from .runtime.params import SamplingParams
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["LLM", "RequestOutput", "SamplingParams", "__version__"]
+__all__ = ["AsyncLLM", "LLM", "RequestOutput", "SamplingParams", "__version__"]
 
 _LAZY_NAMES = {
+    "AsyncLLM": ".runtime.async_llm",
     "LLM": ".runtime.llm",
     "RequestOutput": ".runtime.outputs",
     "SamplingParams": ".runtime.params",
