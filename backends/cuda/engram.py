@@ -15,7 +15,10 @@ from .portable import bf16_to_f32, bits, from_bits, to_bf16
 from .portable_elementary import sigmoid
 from .register import kernel
 from .strides import power_of_two
-from .wide_rows import inverse_rms, row_sizes, tree_sum, whole_rows
+from .wide_rows import fewer, inverse_rms, row_sizes, sums_of_fewer, whole_rows
+
+MOST_ROWS, FEW_ROWS = 4, 256
+"""Rows that a program gates one after the other, up to; and from twice how many rows on it is more than one."""
 
 
 @jit
@@ -125,56 +128,79 @@ def engram_gather(
 
 
 @jit
-def gate_sums(x_ptr, key_ptr, q_weight_ptr, k_weight_ptr, START: tl.constexpr, SIZE: tl.constexpr, D: tl.constexpr):
-    """x fp32 [1, SIZE], and the sums of x * weight * key, x^2 and key^2 over these channels."""
+def load_vector(x_ptr, START: tl.constexpr, SIZE: tl.constexpr, D: tl.constexpr):
+    """fp32 [SIZE] of bf16, channels START .. ; 0 beyond D."""
     channel = START + tl.arange(0, SIZE)
-    mask = channel < D
-    x = bf16_to_f32(tl.load(x_ptr + channel, mask=mask, other=0.0))[None, :]
-    key = bf16_to_f32(tl.load(key_ptr + channel, mask=mask, other=0.0))[None, :]
-    q_weight = bf16_to_f32(tl.load(q_weight_ptr + channel, mask=mask, other=0.0))[None, :]
-    k_weight = bf16_to_f32(tl.load(k_weight_ptr + channel, mask=mask, other=0.0))[None, :]
-    return x, tree_sum(x * (q_weight * k_weight) * key), tree_sum(x * x), tree_sum(key * key)
+    return bf16_to_f32(tl.load(x_ptr + channel, mask=channel < D, other=0.0))
 
 
 @jit
-def store_gated(out_ptr, value_ptr, x, gate, START: tl.constexpr, SIZE: tl.constexpr, D: tl.constexpr):
+def weigh(q_weight_ptr, k_weight_ptr, START: tl.constexpr, SIZE: tl.constexpr, D: tl.constexpr):
+    """The product of both weights of these channels."""
+    return load_vector(q_weight_ptr, START, SIZE, D) * load_vector(k_weight_ptr, START, SIZE, D)
+
+
+@jit
+def store_gated(out_ptr, value, x, gate, START: tl.constexpr, SIZE: tl.constexpr, D: tl.constexpr):
     """x + gate * value of these channels."""
-    channel = START + tl.arange(0, SIZE)[None, :]
-    mask = channel < D
-    value = bf16_to_f32(tl.load(value_ptr + channel, mask=mask, other=0.0))
-    tl.store(out_ptr + channel, to_bf16(x + gate[:, None] * value), mask=mask)
+    channel = START + tl.arange(0, SIZE)
+    tl.store(out_ptr + channel, to_bf16(x + gate * value), mask=channel < D)
+
+
+@jit
+def gate_of(dot, x_squares, key_squares, eps, root, D: tl.constexpr):
+    """The gate, of sums over D channels (scalars)."""
+    dot = dot * inverse_rms(x_squares, eps, D) * inverse_rms(key_squares, eps, D) * root
+    size = from_bits(bits(dot) & 0x7FFFFFFF)
+    size = tl.sqrt_rn(tl.where(size < 1e-6, 1e-6, size))
+    return sigmoid(from_bits(bits(size) | (bits(dot) & -2147483648)))
 
 
 @jit
 def gate_kernel(
-    x_ptr, kv_ptr, q_weight_ptr, k_weight_ptr, image_ptr, out_ptr, eps, root,
+    x_ptr, kv_ptr, q_weight_ptr, k_weight_ptr, image_ptr, out_ptr, rows, each, eps, root,
     M: tl.constexpr, D: tl.constexpr, FIRST: tl.constexpr, REST: tl.constexpr, COPY: tl.constexpr,
 ):  # fmt: skip
-    """One stream of a row; out may be x. root: D^-1/2. COPY: channels that an image row copies at a time."""
-    row = (tl.program_id(0) // M).to(tl.int64)
-    stream = tl.program_id(0) % M
-    own = x_ptr + (row * M + stream) * D
-    given = out_ptr + (row * M + stream) * D
-    if tl.load(image_ptr + row).to(tl.int32) != 0:
-        for start in range(0, D, COPY):
-            channel = start + tl.arange(0, COPY)
-            tl.store(given + channel, tl.load(own + channel, mask=channel < D, other=0.0), mask=channel < D)
-    else:
-        key = kv_ptr + (row * (M + 1) + stream) * D
-        value = kv_ptr + (row * (M + 1) + M) * D
-        q_weight = q_weight_ptr + stream.to(tl.int64) * D
-        k_weight = k_weight_ptr + stream.to(tl.int64) * D
-        x, dot, x_squares, key_squares = gate_sums(own, key, q_weight, k_weight, 0, FIRST, D)
-        if REST > 0:
-            tail, more, more_x, more_key = gate_sums(own, key, q_weight, k_weight, FIRST, REST, D)
-            dot, x_squares, key_squares = dot + more, x_squares + more_x, key_squares + more_key
-        dot = dot * inverse_rms(x_squares, eps, D) * inverse_rms(key_squares, eps, D) * root
-        size = from_bits(bits(dot) & 0x7FFFFFFF)
-        size = tl.sqrt_rn(tl.where(size < 1e-6, 1e-6, size))
-        gate = sigmoid(from_bits(bits(size) | (bits(dot) & -2147483648)))
-        store_gated(given, value, x, gate, 0, FIRST, D)
-        if REST > 0:
-            store_gated(given, value, tail, gate, FIRST, REST, D)
+    """One stream of `each` rows; out may be x. root: D^-1/2. COPY: channels that an image row copies at a time.
+
+    The streams of a row are neighbours in the grid, so that all but one of them find the shared value in the L2 cache.
+    """
+    stream = (tl.program_id(0) % M).to(tl.int64)
+    weight = weigh(q_weight_ptr + stream * D, k_weight_ptr + stream * D, 0, FIRST, D)
+    if REST > 0:
+        weight_tail = weigh(q_weight_ptr + stream * D, k_weight_ptr + stream * D, FIRST, REST, D)
+    begin = (tl.program_id(0) // M).to(tl.int64) * each
+    for row in range(begin, begin + tl.minimum(each, rows - begin)):
+        own = x_ptr + (row * M + stream) * D
+        given = out_ptr + (row * M + stream) * D
+        if tl.load(image_ptr + row).to(tl.int32) != 0:
+            for start in range(0, D, COPY):
+                channel = start + tl.arange(0, COPY)
+                tl.store(given + channel, tl.load(own + channel, mask=channel < D, other=0.0), mask=channel < D)
+        else:
+            key_ptr = kv_ptr + (row * (M + 1) + stream) * D
+            value_ptr = kv_ptr + (row * (M + 1) + M) * D
+            x = load_vector(own, 0, FIRST, D)
+            key = load_vector(key_ptr, 0, FIRST, D)
+            if REST > 0:
+                tail = load_vector(own, FIRST, REST, D)
+                key_tail = load_vector(key_ptr, FIRST, REST, D)
+            value = load_vector(value_ptr, 0, FIRST, D)
+            dot, x_squares, key_squares = fewer(x * weight * key), fewer(x * x), fewer(key * key)
+            if REST > 0:
+                value_tail = load_vector(value_ptr, FIRST, REST, D)
+                more = fewer(tail * weight_tail * key_tail)
+                more_x, more_key = fewer(tail * tail), fewer(key_tail * key_tail)
+                if more.shape[0] != dot.shape[0]:
+                    dot, x_squares, key_squares = sums_of_fewer(dot, x_squares, key_squares)
+                    more, more_x, more_key = sums_of_fewer(more, more_x, more_key)
+                dot, x_squares, key_squares = dot + more, x_squares + more_x, key_squares + more_key
+            if len(dot.shape) > 0:
+                dot, x_squares, key_squares = sums_of_fewer(dot, x_squares, key_squares)
+            gate = gate_of(dot, x_squares, key_squares, eps, root, D)
+            store_gated(given, value, x, gate, 0, FIRST, D)
+            if REST > 0:
+                store_gated(given, value_tail, tail, gate, FIRST, REST, D)
 
 
 def gate_sizes(streams: int, width: int) -> dict[str, Any]:
@@ -192,8 +218,9 @@ def engram_gate(
     if out is None:
         out = torch.empty_like(x)
     if rows and streams:
-        gate_kernel[(rows * streams,)](
-            x, kv, q_weight, k_weight, image, out, eps, width**-0.5, **gate_sizes(streams, width)
+        each = max(1, min(MOST_ROWS, rows // FEW_ROWS))
+        gate_kernel[(-(-rows // each) * streams,)](
+            x, kv, q_weight, k_weight, image, out, rows, each, eps, width**-0.5, **gate_sizes(streams, width)
         )
     return out
 
@@ -227,6 +254,8 @@ def _cases() -> list[CompileCase]:
             {
                 **dict.fromkeys(("x_ptr", "kv_ptr", "q_weight_ptr", "k_weight_ptr", "out_ptr"), "*bf16"),
                 "image_ptr": "*i1",
+                "rows": "i32",
+                "each": "i32",
                 "eps": "fp32",
                 "root": "fp32",
             },

@@ -16,11 +16,18 @@ from .strides import power_of_two
 from .wide_rows import row_sizes, whole_rows
 
 MOST_STREAMS = 8
-SPLITS = 10
+SPLITS = 40
 """Parts of the channels whose sums are made side by side: for a few rows as many programs as keep a GPU's memory busy.
 No more than follows from the width alone, or the sums' order would depend on the rows."""
-ROWS, CHANNELS = 64, 64
-"""A tile of the product with `fn`."""
+CHANNELS = 64
+"""Channels of a tile of the product with `fn`."""
+PRODUCT_TILES = (
+    (1023, {"ROWS": 64, "num_warps": 4, "num_stages": 3}),
+    (None, {"ROWS": 128, "num_warps": 8, "num_stages": 3}),
+)
+"""Rows of such a tile, up to so many rows in all: each program splits the weight anew. The sums are the same."""
+TOGETHER = 2
+"""Rows whose matrices a warp balances: with four streams a number for each of its threads, which need no barrier."""
 COLUMNS = 1024
 """Channels of a program of the mixes."""
 
@@ -92,9 +99,13 @@ def product_sizes(streams: int, width: int) -> dict[str, Any]:
         "N_PADDED": power_of_two(n, least=16),
         "STEPS": steps,
         "PARTS": -(-tiles // steps),
-        "ROWS": ROWS,
         "BLOCK": CHANNELS,
     }
+
+
+def product_tile(rows: int) -> dict[str, int]:
+    """The tile for so many rows."""
+    return next(tile for most, tile in PRODUCT_TILES if most is None or rows <= most)
 
 
 def product_scratch(x: Tensor, *args: Any) -> int:
@@ -126,10 +137,11 @@ def hc_coefficients(
         workspace = torch.empty(product_scratch(x), dtype=torch.uint8, device=x.device)
     sizes = product_sizes(streams, width)
     sums = workspace[: product_scratch(x)].view(torch.float32)
-    device.product_kernel[(-(-rows // ROWS), sizes["PARTS"])](x, fn, sums, rows, **sizes, num_warps=4, num_stages=3)
-    device.coefficients_kernel[(-(-rows // 8),)](
+    tile = product_tile(rows)
+    device.product_kernel[(-(-rows // tile["ROWS"]), sizes["PARTS"])](x, fn, sums, rows, **sizes, **tile)
+    device.coefficients_kernel[(-(-rows // TOGETHER),)](
         sums, base, scale, *out, rows, norm_eps, hc_eps, iterations, M=streams, STREAMS=power_of_two(streams),
-        K=sizes["K"], PARTS=sizes["PARTS"], ROWS=8, num_warps=1,
+        K=sizes["K"], PARTS=sizes["PARTS"], ROWS=TOGETHER, num_warps=1,
     )  # fmt: skip
     return out
 
@@ -157,12 +169,16 @@ def _cases() -> list[CompileCase]:
             {**sizes, "M": m},
             num_warps=warps,
         ),
-        CompileCase(
-            device.product_kernel,
-            {"x_ptr": "*bf16", "fn_ptr": "*fp32", "sum_ptr": "*fp32", "rows": "i32"},
-            product,
-            num_warps=4,
-            num_stages=3,
+        *(
+            CompileCase(
+                device.product_kernel,
+                {"x_ptr": "*bf16", "fn_ptr": "*fp32", "sum_ptr": "*fp32", "rows": "i32"},
+                {**product, "ROWS": tile["ROWS"]},
+                num_warps=tile["num_warps"],
+                num_stages=tile["num_stages"],
+                label=f"{tile['ROWS']} rows",
+            )
+            for _, tile in PRODUCT_TILES
         ),
         CompileCase(
             device.coefficients_kernel,
@@ -173,7 +189,7 @@ def _cases() -> list[CompileCase]:
                 "hc_eps": "fp32",
                 "iterations": "i32",
             },
-            {"M": m, "STREAMS": 4, "K": product["K"], "PARTS": product["PARTS"], "ROWS": 8},
+            {"M": m, "STREAMS": 4, "K": product["K"], "PARTS": product["PARTS"], "ROWS": TOGETHER},
             num_warps=1,
         ),
     ]

@@ -11,8 +11,8 @@ import triton.language as tl
 
 from .jit import jit
 from .norm import store_normed
-from .portable import bf16_to_f32, dot, round_bf16, to_bf16
-from .portable_elementary import exp, sigmoid
+from .portable import bf16_to_f32, bits, dot, from_bits, round_bf16, to_bf16
+from .portable_elementary import exp, reciprocal, sigmoid
 from .wide_rows import inverse_rms, load_part, tree_sum
 
 
@@ -86,6 +86,14 @@ def collapse_norm_kernel(
 
 
 @jit
+def split_bf16(x):
+    """fp32 as a bf16 of its upper 8 bits, cut, and the rest: 8 bits fewer, exact."""
+    upper = bits(x) & -65536
+    high = (upper >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True)
+    return high, x - from_bits(upper)
+
+
+@jit
 def product_kernel(
     x_ptr, fn_ptr, sum_ptr, rows,
     K: tl.constexpr, N: tl.constexpr, N_PADDED: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
@@ -104,11 +112,11 @@ def product_kernel(
         x = tl.load(x_ptr + (row * K)[:, None] + channel[None, :], mask=keep[:, None] & inside[None, :], other=0.0)
         place = fn_ptr + (n * K)[None, :] + channel[:, None]
         weight = tl.load(place, mask=(n < N)[None, :] & inside[:, None], other=0.0)
-        high = round_bf16(weight)
-        middle = round_bf16(weight - high)
-        product = dot(x, to_bf16(high), product)
-        product = dot(x, to_bf16(middle), product)
-        product = dot(x, to_bf16(weight - high - middle), product)
+        high, rest = split_bf16(weight)
+        middle, rest = split_bf16(rest)
+        product = dot(x, high, product)
+        product = dot(x, middle, product)
+        product = dot(x, split_bf16(rest)[0], product)
         wide = bf16_to_f32(x)
         squares += wide * wide
     given = sum_ptr + (row * PARTS + part) * (N + 1)
@@ -135,7 +143,7 @@ def coefficients_kernel(
     c = tl.zeros((ROWS, STREAMS, STREAMS), tl.float32)
     wanted = keep[:, None] & first[None, :]
     square = keep[:, None, None] & both[None, :, :]
-    for part in range(PARTS):
+    for part in tl.range(PARTS, loop_unroll_factor=8):
         given = sum_ptr + (row * PARTS + part) * (N + 1)
         total += tl.load(given + N, mask=keep, other=0.0)
         pre += tl.load(given[:, None] + one[None, :], mask=wanted, other=0.0)
@@ -155,26 +163,67 @@ def coefficients_kernel(
 
 @jit
 def sinkhorn(logits, both, eps, iterations):
-    """Row softmax, then columns and rows in turn, of [ROWS, STREAMS, STREAMS]; entries outside `both` are 0."""
-    there = both[None, :, :]
-    least = tl.where(there, logits, float("-inf"))
-    largest = tl.max(least, 2)
-    largest = tl.where(tl.max((logits != logits).to(tl.int32), 2) > 0, float("nan"), largest)
-    c = tl.where(there, exp(logits - largest[:, :, None]), 0.0)
-    c = tl.where(there, tl.div_rn(c, _spread(c, 2, 0.0)) + eps, 0.0)
-    c = tl.where(there, tl.div_rn(c, _spread(c, 1, eps)), 0.0)
+    """Row softmax, then columns and rows in turn, of [ROWS, STREAMS, STREAMS]; entries outside `both` are 0.
+
+    Inside, a stream has an axis for each of its bits: sums of two have no order, and no tensor is given another shape,
+    for which the compiler would move it.
+    """
+    logits, there = _by_bits(logits), _by_bits(both[None, :, :])
+    BITS: tl.constexpr = (len(logits.shape) - 1) // 2
+    largest = tl.where(there, logits, float("-inf"))
+    bad = (logits != logits).to(tl.int32)
+    for _ in tl.static_range(BITS):
+        largest = tl.max(largest, len(largest.shape) - 1)
+        bad = tl.max(bad, len(bad.shape) - 1)
+    largest = tl.where(bad > 0, float("nan"), largest)
+    c = tl.where(there, exp(logits - _in_rows(largest, BITS)), 0.0)
+    c = tl.where(there, c * reciprocal(_in_rows(_row_sums(c, BITS), BITS)) + eps, 0.0)
+    c = tl.where(there, c * reciprocal(_in_columns(_column_sums(c, BITS) + eps, BITS)), 0.0)
     for _ in range(1, iterations):
-        c = tl.where(there, tl.div_rn(c, _spread(c, 2, eps)), 0.0)
-        c = tl.where(there, tl.div_rn(c, _spread(c, 1, eps)), 0.0)
+        c = tl.where(there, c * reciprocal(_in_rows(_row_sums(c, BITS) + eps, BITS)), 0.0)
+        c = tl.where(there, c * reciprocal(_in_columns(_column_sums(c, BITS) + eps, BITS)), 0.0)
+    return tl.reshape(c, (c.shape[0], 1 << BITS, 1 << BITS))
+
+
+@jit
+def _by_bits(x):
+    """[N, S, S] as [N, 2, .., 2], S a power of two up to 8."""
+    N: tl.constexpr = x.shape[0]
+    S: tl.constexpr = x.shape[1]
+    if S == 8:
+        x = tl.reshape(x, (N, 2, 2, 2, 2, 2, 2))
+    elif S == 4:
+        x = tl.reshape(x, (N, 2, 2, 2, 2))
+    elif S == 1:
+        x = tl.reshape(x, (N,))
+    return x
+
+
+@jit
+def _row_sums(c, BITS: tl.constexpr):
+    for _ in tl.static_range(BITS):
+        c = tl.sum(c, len(c.shape) - 1)
     return c
 
 
 @jit
-def _spread(c, AXIS: tl.constexpr, eps):
-    """Sums over an axis, as a tree of pairs, plus eps, beside every entry."""
-    total = c if AXIS == 2 else tl.permute(c, (0, 2, 1))
-    for _ in tl.static_range(4):
-        if total.shape[2] > 1:
-            total = tl.sum(tl.reshape(total, (total.shape[0], total.shape[1], total.shape[2] // 2, 2)), 3)
-    total = tl.reshape(total, (total.shape[0], total.shape[1])) + eps
-    return tl.broadcast_to(tl.expand_dims(total, AXIS), c.shape)
+def _column_sums(c, BITS: tl.constexpr):
+    for i in tl.static_range(BITS):
+        c = tl.sum(c, BITS - i)
+    return c
+
+
+@jit
+def _in_rows(x, BITS: tl.constexpr):
+    """A number for every row of the matrices, beside its entries."""
+    for _ in tl.static_range(BITS):
+        x = tl.expand_dims(x, len(x.shape))
+    return x
+
+
+@jit
+def _in_columns(x, BITS: tl.constexpr):
+    """A number for every column, beside its entries."""
+    for _ in tl.static_range(BITS):
+        x = tl.expand_dims(x, 1)
+    return x

@@ -15,10 +15,12 @@ from .strides import power_of_two
 
 MOST_EXPERTS = 2048
 """Experts whose keys a program holds."""
-AT_ONCE = 1024
-"""Slots that one program packs."""
+AT_ONCE = 4096
+"""Slots that one launch packs."""
 BLOCK = 128
-"""Slots that are compared with one another."""
+"""Slots that are compared with one another where they are more."""
+FEW_GATES = 256
+"""Rows whose experts are chosen by more than a warp each."""
 PARTS = 4
 """Parts of a router's sums, made side by side."""
 COLUMNS = 1024
@@ -31,7 +33,7 @@ def few_experts(signature: Signature) -> str | None:
 
 
 def gate_sizes(experts: int, k: int) -> dict[str, int]:
-    """Constants of `gate_kernel`, and num_warps."""
+    """Constants of `gate_kernel`."""
     padded = power_of_two(experts)
     return {
         "E": experts,
@@ -39,8 +41,12 @@ def gate_sizes(experts: int, k: int) -> dict[str, int]:
         "K": k,
         "K_PADDED": power_of_two(k),
         "ROWS": max(1, 512 // padded),
-        "num_warps": 1 if padded <= 512 else 4,
     }
+
+
+def gate_warps(experts: int, rows: int) -> int:
+    """Warps of a program of `gate_kernel`: more where rows do not fill the GPU. What is chosen is the same."""
+    return 4 if rows <= FEW_GATES or experts > 512 else 1
 
 
 def _gate_outputs(rows: int, k: int, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -64,23 +70,50 @@ def moe_gate(
     if rows:
         sizes = gate_sizes(experts, k)
         device.gate_kernel[(-(-rows // sizes["ROWS"]),)](
-            logits, None, bias, bias_vl, image, *out, rows, scaling, PARTS=0, **sizes
+            logits,
+            None,
+            bias,
+            bias_vl,
+            image,
+            *out,
+            rows,
+            scaling,
+            PARTS=0,
+            **sizes,
+            num_warps=gate_warps(experts, rows),
         )
     return out
 
 
-def router_sizes(experts: int, channels: int) -> dict[str, int]:
-    """Constants of `router_kernel`."""
-    tiles = -(-channels // 64)
+CHANNELS = 64
+"""Parts of the sums are multiples of so many channels."""
+ROUTER_TILES = (
+    (64, {"ROWS": 64, "EXPERTS": 16, "num_warps": 4, "num_stages": 4}),
+    (1023, {"ROWS": 64, "EXPERTS": 64, "num_warps": 4, "num_stages": 4}),
+    (None, {"ROWS": 128, "EXPERTS": 128, "num_warps": 8, "num_stages": 3}),
+)
+"""Tiles of `router_kernel` up to so many rows: for a few as many programs as read the weight fast, for thousands the
+most use of what a program reads. The sums over the channels, and so the bits, are the same."""
+
+
+def router_parts(channels: int) -> tuple[int, int]:
+    """Parts of the channels, and how many tiles of CHANNELS each has. They follow from the weight alone."""
+    tiles = -(-channels // CHANNELS)
     steps = -(-tiles // PARTS)
-    parts = -(-tiles // steps)
-    return {"E": experts, "K": channels, "STEPS": steps, "PARTS": parts, "ROWS": 64, "EXPERTS": 64, "BLOCK": 64}
+    return -(-tiles // steps), steps
+
+
+def router_sizes(experts: int, channels: int, rows: int) -> dict[str, int]:
+    """Constants of `router_kernel` for so many rows, num_warps and num_stages."""
+    parts, steps = router_parts(channels)
+    most, tile = next(found for found in ROUTER_TILES if found[0] is None or rows <= found[0])
+    wide = 2 if most == ROUTER_TILES[0][0] and steps % 2 == 0 else 1
+    return {"E": experts, "K": channels, "STEPS": steps // wide, "PARTS": parts, "BLOCK": CHANNELS * wide, **tile}
 
 
 def router_scratch(x: Tensor, gate: WeightHandle, *args: Any) -> int:
     """Bytes of the logits' parts."""
-    sizes = router_sizes(gate.dims["E"], gate.dims["K"])
-    return 4 * x.shape[0] * sizes["PARTS"] * sizes["E"]
+    return 4 * x.shape[0] * router_parts(gate.dims["K"])[0] * int(gate.dims["E"])
 
 
 @kernel("moe_route", version=0, supports=few_experts, workspace=router_scratch)
@@ -96,7 +129,7 @@ def moe_route(
     workspace: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
     rows, (weight,) = x.shape[0], gate.tensors
-    sizes = router_sizes(*weight.shape)
+    sizes = router_sizes(*weight.shape, rows)
     if out is None:
         logits = torch.empty((rows, sizes["E"]), dtype=torch.float32, device=x.device)
         out = *_gate_outputs(rows, k, x), logits
@@ -107,11 +140,12 @@ def moe_route(
         workspace = torch.empty(needed, dtype=torch.uint8, device=x.device)
     sums = workspace[:needed].view(torch.float32)
     grid = (-(-rows // sizes["ROWS"]), -(-sizes["E"] // sizes["EXPERTS"]), sizes["PARTS"])
-    device.router_kernel[grid](x, weight, sums, rows, **sizes, num_warps=4, num_stages=4)
+    device.router_kernel[grid](x, weight, sums, rows, **sizes)
     chosen = gate_sizes(sizes["E"], k)
     device.gate_kernel[(-(-rows // chosen["ROWS"]),)](
-        out[2], sums, bias, bias_vl, image, out[0], out[1], rows, scaling, PARTS=sizes["PARTS"], **chosen
-    )
+        out[2], sums, bias, bias_vl, image, out[0], out[1], rows, scaling, PARTS=sizes["PARTS"], **chosen,
+        num_warps=gate_warps(sizes["E"], rows),
+    )  # fmt: skip
     return out
 
 
@@ -132,6 +166,11 @@ def pack_scratch(experts: Tensor, weights: Tensor, first: int, count: int) -> in
     return 0 if slots <= AT_ONCE else 4 * (-(-slots // BLOCK) + 1) * buckets(count)
 
 
+def few_sizes(count: int) -> dict[str, int]:
+    """Constants of `pack_at_once`: keys of up to (MOST_EXPERTS + 2) * AT_ONCE are integers of 32 bits."""
+    return {"COUNT": count, "MOST": AT_ONCE, "BLOCK": 16, "STEP": 256}
+
+
 @kernel("moe_pack", version=0, supports=few_buckets, workspace=pack_scratch)
 def moe_pack(
     experts: Tensor,
@@ -148,10 +187,12 @@ def moe_pack(
             for shape in ((slots,), (count + 1,), (tokens, k))
         )
         out = source, torch.empty(slots, dtype=torch.float32, device=experts.device), offsets, position
-    sizes = {"COUNT": count, "BUCKETS": buckets(count), "BLOCK": BLOCK}
     if slots <= AT_ONCE:
-        device.pack_at_once[(1,)](experts, weights, *out, slots, first, K=max(k, 1), **sizes, num_warps=8)
+        sizes = few_sizes(count)
+        grid = (-(-max(slots, count + 1) // sizes["BLOCK"]),)
+        device.pack_at_once[grid](experts, weights, *out, slots, first, K=max(k, 1), **sizes, num_warps=4)
         return out
+    sizes = {"COUNT": count, "BUCKETS": buckets(count), "BLOCK": BLOCK}
     needed = pack_scratch(experts, weights, first, count)
     if workspace is None:
         workspace = torch.empty(needed, dtype=torch.uint8, device=experts.device)

@@ -7,7 +7,18 @@ from typing import Any
 
 from . import moe_kernels as device
 from .compile_list import CompileCase
-from .moe import BLOCK, buckets, combine_sizes, gate_sizes, router_sizes, swiglu_sizes
+from .moe import (
+    BLOCK,
+    ROUTER_TILES,
+    buckets,
+    combine_sizes,
+    few_sizes,
+    gate_sizes,
+    gate_warps,
+    router_parts,
+    router_sizes,
+    swiglu_sizes,
+)
 
 WIDTH = 5120
 EXPERTS = ((384, 6), (128, 3))
@@ -27,7 +38,7 @@ TYPES = {
 
 
 def _case(kernel: Any, label: str, sizes: dict[str, int], absent: str = "", num_stages: int = 3) -> CompileCase:
-    constants = {name: size for name, size in sizes.items() if name != "num_warps"}
+    constants = {name: size for name, size in sizes.items() if not name.startswith("num_")}
     names = [name for name, kind in kernel.kinds.items() if kind != "constexpr"]
     signature = {name: None if name == absent else TYPES.get(name, "i32") for name in names}
     warps = sizes.get("num_warps", 4)
@@ -37,16 +48,21 @@ def _case(kernel: Any, label: str, sizes: dict[str, int], absent: str = "", num_
 def cases() -> Iterator[CompileCase]:
     """Every kernel at the released widths."""
     for experts, k in EXPERTS:
-        name, gate, router = f"{k} of {experts}", gate_sizes(experts, k), router_sizes(experts, WIDTH)
-        yield _case(device.gate_kernel, name, {**gate, "PARTS": 0}, absent="sum_ptr")
-        yield _case(device.gate_kernel, f"{name}, router", {**gate, "PARTS": router["PARTS"]})
-        yield _case(device.router_kernel, str(experts), router, num_stages=4)
+        gate, parts = gate_sizes(experts, k), router_parts(WIDTH)[0]
+        for warps in sorted({gate_warps(experts, rows) for rows in (1, 1 << 20)}):
+            name, sizes = f"{k} of {experts}, {warps} warps", {**gate, "num_warps": warps}
+            yield _case(device.gate_kernel, name, {**sizes, "PARTS": 0}, absent="sum_ptr")
+            yield _case(device.gate_kernel, f"{name}, router", {**sizes, "PARTS": parts})
+        for most, _ in ROUTER_TILES:
+            router = router_sizes(experts, WIDTH, most or 1 << 20)
+            label = f"{experts}, {router['ROWS']} x {router['EXPERTS']}"
+            yield _case(device.router_kernel, label, router, num_stages=router["num_stages"])
     made = {}
     for count in LOCAL:
         sizes = {"COUNT": count, "BUCKETS": buckets(count), "BLOCK": BLOCK}
         k = 3 if count & (count - 1) == 0 else 6
         made[sizes["BUCKETS"]] = True
-        yield _case(device.pack_at_once, f"{k}, {count}", {**sizes, "K": k, "num_warps": 8})
+        yield _case(device.pack_at_once, f"{k}, {count}", {**few_sizes(count), "K": k})
         yield _case(device.count_slots, str(count), sizes)
         yield _case(device.pack_blocks, f"{k}, {count}", {**sizes, "K": k})
     for size in made:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import triton.language as tl
 
 from .jit import jit
-from .portable import bf16_to_f32, bits, dot, to_bf16
-from .portable_elementary import sigmoid, softplus
+from .portable import bf16_to_f32, bits, dot, from_bits, to_bf16
+from .portable_elementary import sigmoid_of_bf16, softplus
 from .wide_rows import GROUP, quantize_groups
 
-LOWEST: tl.constexpr = tl.constexpr(-(2**63))
-NAN_KEY: tl.constexpr = tl.constexpr(-(2**31))
+TAKEN: tl.constexpr = tl.constexpr(-(2**31))
+NAN_KEY: tl.constexpr = tl.constexpr(-(2**31) + 1)
+"""Order of NaN: below that of minus infinity, above what is taken or not there."""
 
 
 @jit
@@ -19,7 +20,7 @@ def gate_kernel(
     E: tl.constexpr, E_PADDED: tl.constexpr, K: tl.constexpr, K_PADDED: tl.constexpr, PARTS: tl.constexpr,
     ROWS: tl.constexpr,
 ):  # fmt: skip
-    """ROWS rows: the K largest keys in turn. Keys are order and number of an expert in one integer, all different.
+    """ROWS rows: the K largest keys in turn, as integers of the same order; of equal ones the first.
 
     With sum_ptr, fp32 [T, PARTS, E], the logits are sums over the parts, and written; else they are read.
     """
@@ -42,19 +43,20 @@ def gate_kernel(
     vision = tl.load(bias_vl_ptr + expert, mask=inside, other=0.0)
     key = score + tl.where(image[:, None], vision[None, :], text[None, :])
     order = bits(key + 0.0)
-    order = tl.where(key != key, NAN_KEY, order ^ ((order >> 31) & 0x7FFFFFFF)).to(tl.int64)
-    left = tl.where(inside[None, :], (order << 32) | (E_PADDED - expert)[None, :], LOWEST)
+    order = tl.where(key != key, NAN_KEY, order ^ ((order >> 31) & 0x7FFFFFFF))
+    left = tl.where(inside[None, :], order, TAKEN)
+    magnitude = bits(score) & 0x7FFFFFFF
     slot = tl.arange(0, K_PADDED)
     chosen = tl.zeros((ROWS, K_PADDED), tl.int32)
     weight = tl.zeros((ROWS, K_PADDED), tl.float32)
     total = tl.zeros((ROWS,), tl.float32)
     for j in range(K):
         best = tl.max(left, 1)
-        number = E_PADDED - (best & 0xFFFFFFFF).to(tl.int32)
+        number = tl.min(tl.where(left == best[:, None], expert[None, :], E_PADDED), 1)
         taken = expert[None, :] == number[:, None]
-        left = tl.where(taken, LOWEST, left)
+        left = tl.where(taken, TAKEN, left)
         # Magnitudes and NaN are positive integers: the largest of one and zeros is that one.
-        own = tl.max(tl.where(taken, bits(score) & 0x7FFFFFFF, 0), 1).to(tl.float32, bitcast=True)
+        own = from_bits(tl.max(tl.where(taken, magnitude, 0), 1))
         total = own if j == 0 else total + own
         here = (slot == j)[None, :]
         chosen = tl.where(here, number[:, None], chosen)
@@ -121,16 +123,10 @@ def add_blocks(count_ptr, total_ptr, blocks, BUCKETS: tl.constexpr, COLUMNS: tl.
 
 
 @jit
-def place_slots(
-    expert_ptr, weight_ptr, source_ptr, packed_ptr, position_ptr, slot, slots, first, begin,
-    K: tl.constexpr, COUNT: tl.constexpr, BUCKETS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Write a block of slots to where its buckets go on, begin [BUCKETS]."""
-    bucket = bucket_of(expert_ptr, slot, slots, first, COUNT)
-    start = tl.gather(begin, bucket, 0)
-    place = tl.arange(0, BLOCK)
-    earlier = (bucket[:, None] == bucket[None, :]) & (place[None, :] < place[:, None])
-    row = start + tl.sum(earlier.to(tl.int32), 1)
+def store_slots(
+    weight_ptr, source_ptr, packed_ptr, position_ptr, slot, slots, bucket, row, K: tl.constexpr, COUNT: tl.constexpr
+):
+    """Write what packed rows hold, and where slots went."""
     local, mask = bucket < COUNT, slot < slots
     weight = tl.load(weight_ptr + slot, mask=mask & local, other=0.0)
     tl.store(source_ptr + row, tl.where(local, (slot // K).to(tl.int32), -1), mask=mask)
@@ -151,33 +147,35 @@ def pack_blocks(
         tl.store(offset_ptr + number, begin, mask=number <= COUNT)
     begin += tl.load(count_ptr + tl.program_id(0).to(tl.int64) * BUCKETS + number)
     slot = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    place_slots(
-        expert_ptr, weight_ptr, source_ptr, packed_ptr, position_ptr, slot, slots, first, begin, K, COUNT, BUCKETS,
-        BLOCK,
-    )  # fmt: skip
+    bucket = bucket_of(expert_ptr, slot, slots, first, COUNT)
+    place = tl.arange(0, BLOCK)
+    earlier = (bucket[:, None] == bucket[None, :]) & (place[None, :] < place[:, None])
+    row = tl.gather(begin, bucket, 0) + tl.sum(earlier.to(tl.int32), 1)
+    store_slots(weight_ptr, source_ptr, packed_ptr, position_ptr, slot, slots, bucket, row, K, COUNT)
 
 
 @jit
 def pack_at_once(
     expert_ptr, weight_ptr, source_ptr, packed_ptr, offset_ptr, position_ptr, slots, first,
-    K: tl.constexpr, COUNT: tl.constexpr, BUCKETS: tl.constexpr, BLOCK: tl.constexpr,
+    K: tl.constexpr, COUNT: tl.constexpr, MOST: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """All slots by one program, where they are few."""
-    number = tl.arange(0, BUCKETS)
-    total = tl.zeros((BUCKETS,), tl.int32)
-    for start in range(0, slots, BLOCK):
-        bucket = bucket_of(expert_ptr, start + tl.arange(0, BLOCK).to(tl.int64), slots, first, COUNT)
-        total += tl.histogram(bucket, BUCKETS)
-    begin = tl.cumsum(total, 0) - total
-    tl.store(offset_ptr + number, begin, mask=number <= COUNT)
-    for start in range(0, slots, BLOCK):
-        slot = start + tl.arange(0, BLOCK).to(tl.int64)
-        place_slots(
-            expert_ptr, weight_ptr, source_ptr, packed_ptr, position_ptr, slot, slots, first, begin, K, COUNT, BUCKETS,
-            BLOCK,
-        )  # fmt: skip
-        bucket = bucket_of(expert_ptr, slot, slots, first, COUNT)
-        begin += tl.histogram(bucket, BUCKETS)
+    """BLOCK slots of up to MOST, and BLOCK offsets: what lies before each is counted over all slots.
+
+    A slot's key is its bucket and its number, so packed rows are in the order of keys.
+    """
+    slot = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    bucket = bucket_of(expert_ptr, slot, slots, first, COUNT)
+    key = bucket * MOST + slot.to(tl.int32)
+    number = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    row = tl.zeros((BLOCK, STEP), tl.int32)
+    offset = tl.zeros((BLOCK, STEP), tl.int32)
+    for start in range(0, slots, STEP):
+        other = start + tl.arange(0, STEP).to(tl.int64)
+        before = bucket_of(expert_ptr, other, slots, first, COUNT) * MOST + other.to(tl.int32)
+        row += (before[None, :] < key[:, None]).to(tl.int32)
+        offset += (before[None, :] < (number * MOST)[:, None]).to(tl.int32)
+    tl.store(offset_ptr + number, tl.sum(offset, 1), mask=number <= COUNT)
+    store_slots(weight_ptr, source_ptr, packed_ptr, position_ptr, slot, slots, bucket, tl.sum(row, 1), K, COUNT)
 
 
 @jit
@@ -194,9 +192,9 @@ def swiglu_kernel(
     place = x_ptr + (row * (2 * N))[:, None] + channel[None, :]
     gate = bf16_to_f32(tl.load(place, mask=mask, other=0.0))
     up = bf16_to_f32(tl.load(place + N, mask=mask, other=0.0))
-    gate = tl.where(gate > limit, limit, gate)  # comparisons let NaN pass
-    up = tl.where(up > limit, limit, tl.where(up < -limit, -limit, up))
-    value = gate * sigmoid(gate)
+    gate = tl.minimum(gate, limit, tl.PropagateNan.ALL)
+    up = tl.maximum(tl.minimum(up, limit, tl.PropagateNan.ALL), -limit, tl.PropagateNan.ALL)
+    value = gate * sigmoid_of_bf16(gate)  # the limit, which may be no bf16, is positive
     if weight_ptr is not None:
         value = tl.load(weight_ptr + row, mask=row < rows, other=0.0)[:, None] * value
     code, scale = quantize_groups(value * up)

@@ -91,6 +91,60 @@ def _add_neighbours(x):
 
 
 @jit
+def sums_of_fewer(a, b, c):
+    """Sums of three vectors that `fewer` gave: scalars. A sum of two has no order, so neither has the tree.
+
+    Their numbers become axes of two, and no tensor in between is given another shape: each sum stays where its terms
+    are, where the compiler would move them through shared memory after every reshape. All three are added in one
+    reduction, whose barriers are shared.
+    """
+    a, b, c = _axes(a), _axes(b), _axes(c)
+    for _ in tl.static_range(7):
+        if len(a.shape) > 0:
+            a, b, c = tl.reduce((a, b, c), len(a.shape) - 1, _add_three)
+    return a, b, c
+
+
+@jit
+def _add_three(a, b, c, d, e, f):
+    return a + d, b + e, c + f
+
+
+@jit
+def _axes(x):
+    """[N], N a power of two up to 128, with an axis for every factor 2."""
+    N: tl.constexpr = x.shape[0]
+    if N == 128:
+        x = tl.reshape(x, (2, 2, 2, 2, 2, 2, 2))
+    elif N == 64:
+        x = tl.reshape(x, (2, 2, 2, 2, 2, 2))
+    elif N == 32:
+        x = tl.reshape(x, (2, 2, 2, 2, 2))
+    elif N == 16:
+        x = tl.reshape(x, (2, 2, 2, 2))
+    elif N == 8:
+        x = tl.reshape(x, (2, 2, 2))
+    elif N == 4:
+        x = tl.reshape(x, (2, 2))
+    return x
+
+
+@jit
+def fewer(x):
+    """[N], N a power of two -> [up to 128], the same sum: a tree as far as threads add what they have loaded."""
+    if x.shape[0] >= 8:
+        for _ in tl.static_range(3):
+            x = tl.sum(tl.reshape(x, (x.shape[0] // 2, 2)), 1)
+    for _ in tl.static_range(3):
+        if x.shape[0] > 128:
+            x = tl.sum(tl.reshape(x, (2, x.shape[0] // 2)), 0)
+    for _ in tl.static_range(16):
+        if x.shape[0] > 128:
+            x = tl.sum(tl.reshape(x, (x.shape[0] // 2, 2)), 1)
+    return x
+
+
+@jit
 def inverse_rms(total, eps, D: tl.constexpr):
     """1 / sqrt(mean + eps) of sums of D squares; 0 where they overflowed."""
     mean = tl.div_rn(total, tl.full(total.shape, D, tl.float32)) + eps

@@ -28,6 +28,8 @@ def apply(x_ptr, out_ptr, n, F: tl.constexpr, BLOCK: tl.constexpr):
         y = elementary.exp(x)
     elif F == "sigmoid":
         y = elementary.sigmoid(x)
+    elif F == "sigmoid_of_bf16":
+        y = elementary.sigmoid_of_bf16(x)
     else:
         y = elementary.softplus(x)
     tl.store(out_ptr + at, y, mask=at < n)
@@ -68,6 +70,23 @@ def test_errors(name: str, roundings: int) -> None:
     worst = used.argmax()
     print(f"{name}: {used[worst]:.2f} of {roundings} roundings, at {x[finite][worst]}")
     assert used[worst] <= 1
+
+
+def test_sigmoid_of_every_bf16() -> None:
+    """And of fp32 numbers above -4, such as a limit."""
+    codes = np.arange(1 << 16, dtype=np.uint32) << 16
+    some = np.random.default_rng(4).uniform(-4, 30, 4096).astype(np.float32)
+    x = np.concatenate((codes.view(np.float32), some, np.float32([3.4e38])))
+    with np.errstate(over="ignore", invalid="ignore"):
+        want = np.where(x < -88.72283, 0.0, 1 / (1 + np.exp(-x.astype(np.float64))))
+    got = values("sigmoid_of_bf16", x)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(x))
+    there = ~np.isnan(x)
+    used = np.abs(got - want)[there] / (6 * U32 * want[there] + 2.0**-126)
+    worst = used.argmax()
+    print(f"sigmoid_of_bf16: {6 * used[worst]:.2f} of 6 roundings, at {x[there][worst]}")
+    assert used[worst] <= 1
+    assert (got[x < -100] == 0).all() and not np.signbit(got[there]).any()
 
 
 def test_ends() -> None:
