@@ -157,7 +157,8 @@ SCATTER_EMBEDS = define(
         and x[t] itself for s = -1; bit for bit. Other s are not allowed. What x holds in rows that are replaced does
         not matter.""",
     numerics=Exact(),
-    cost=lambda d: Cost(flops=0, bytes=4 * d["T"] * (d["m"] * d["D"] + 1) + 2 * min(d["T"], d["V"] + d["K"]) * d["D"]),
+    # As if every row were replaced: what x holds there is not read. Rows that stay cost nothing in place.
+    cost=lambda d: Cost(flops=0, bytes=d["T"] * (2 * d["m"] * d["D"] + 4) + 2 * min(d["T"], d["V"] + d["K"]) * d["D"]),
     samples=samples.scatter_embeds,
 )
 
