@@ -7,7 +7,8 @@ import torch
 
 pytest.importorskip("triton")
 
-from cuda_calls import PLAIN, SPOILT, STRIDED, assert_kept, every_call, run, sample
+from cuda_calls import assert_kept, run, sample
+from cuda_family import family_tests
 
 OPS = {
     "draft_tap": "three streams",
@@ -26,15 +27,7 @@ EMPTY = {
 }
 
 
-@pytest.mark.parametrize("variant", [PLAIN, STRIDED, SPOILT])
-@pytest.mark.parametrize("op", OPS)
-def test_samples(op: str, variant: str) -> None:
-    assert_kept(op, sample(op, OPS[op]).args, variant)
-
-
-@pytest.mark.parametrize("op", EMPTY)
-def test_no_rows(op: str) -> None:
-    assert_kept(op, sample(op, EMPTY[op]).args)
+test_samples, test_no_rows, test_every_required_call = family_tests(OPS, EMPTY)
 
 
 @pytest.mark.parametrize("op", ["draft_inputs", "draft_store", "correct_q"])
@@ -53,13 +46,3 @@ def test_equal_survivals_go_to_the_lower_sequence_first(total: int) -> None:
     (q,) = run("correct_q", confidence, torch.tensor([2, 0, 1, 3], dtype=torch.int32), total)
     assert q.sum() == total
     assert_kept("correct_q", (confidence, torch.tensor([2, 0, 1, 3], dtype=torch.int32), total))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("op", OPS)
-def test_every_required_call(op: str) -> None:
-    for label, args, variant in every_call(op):
-        try:
-            assert_kept(op, args, variant)
-        except AssertionError as error:
-            raise AssertionError(f"{label}: {error}") from None

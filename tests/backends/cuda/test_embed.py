@@ -7,22 +7,15 @@ import torch
 
 pytest.importorskip("triton")
 
-from cuda_calls import PLAIN, SPOILT, STRIDED, assert_kept, every_call, run, sample
+from cuda_calls import assert_kept, run
+from cuda_family import family_tests
 
 OPS = {"embed_streams": "ids outside", "gather_rows": "fp32, NaN"}
 """Ops, and the sample of each that has its edges."""
 EMPTY = {"embed_streams": "no rows", "gather_rows": "from no rows"}
 
 
-@pytest.mark.parametrize("variant", [PLAIN, STRIDED, SPOILT])
-@pytest.mark.parametrize("op", OPS)
-def test_samples(op: str, variant: str) -> None:
-    assert_kept(op, sample(op, OPS[op]).args, variant)
-
-
-@pytest.mark.parametrize("op", EMPTY)
-def test_no_rows(op: str) -> None:
-    assert_kept(op, sample(op, EMPTY[op]).args)
+test_samples, test_no_rows, test_every_required_call = family_tests(OPS, EMPTY)
 
 
 @pytest.mark.parametrize("width", [1, 33, 4100])
@@ -39,13 +32,3 @@ def test_copies_keep_every_bit() -> None:
     codes = torch.arange(-32768, 32768, 41).to(torch.int16)[:1596].view(4, 399)
     (y,) = run("gather_rows", codes.view(torch.bfloat16), torch.tensor([3, 2, 1, 0], dtype=torch.int32))
     assert torch.equal(y.view(torch.int16), codes.flip(0))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("op", OPS)
-def test_every_required_call(op: str) -> None:
-    for label, args, variant in every_call(op):
-        try:
-            assert_kept(op, args, variant)
-        except AssertionError as error:
-            raise AssertionError(f"{label}: {error}") from None

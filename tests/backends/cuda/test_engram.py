@@ -7,23 +7,18 @@ import torch
 
 pytest.importorskip("triton")
 
-from cuda_calls import PLAIN, SPOILT, STRIDED, assert_kept, every_call, run, sample
+from cuda_calls import DEVICE, assert_kept, on_cuda, run, sample
+from cuda_family import family_tests
+from deepinfer.backends.cuda import engram
 from deepinfer.ops.required import IN_PLACE
+from deepinfer.ops.spec import SPECS
 
 OPS = {"engram_hash": "missing and image", "engram_gather": "repeats", "engram_gate": "two streams"}
 """Ops, and the sample of each that has its edges."""
 EMPTY = {"engram_hash": "0 rows", "engram_gather": "no rows", "engram_gate": "0 rows"}
 
 
-@pytest.mark.parametrize("variant", [PLAIN, STRIDED, SPOILT])
-@pytest.mark.parametrize("op", OPS)
-def test_samples(op: str, variant: str) -> None:
-    assert_kept(op, sample(op, OPS[op]).args, variant)
-
-
-@pytest.mark.parametrize("op", EMPTY)
-def test_no_rows(op: str) -> None:
-    assert_kept(op, sample(op, EMPTY[op]).args)
+test_samples, test_no_rows, test_every_required_call = family_tests(OPS, EMPTY)
 
 
 def test_hashes_of_large_products() -> None:
@@ -48,11 +43,20 @@ def test_zero_keys_have_the_gate_of_the_floor() -> None:
     assert torch.equal(y, want.expand(1, 2, 32).bfloat16())
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("op", OPS)
-def test_every_required_call(op: str) -> None:
-    for label, args, variant in every_call(op):
-        try:
-            assert_kept(op, args, variant)
-        except AssertionError as error:
-            raise AssertionError(f"{label}: {error}") from None
+def test_bits_depend_on_the_row_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone, and among as many rows as have several to a program; beside image rows; at odd addresses."""
+    torch.manual_seed(8)
+    rows, streams, width = (2100, 4, 5120) if torch.cuda.is_available() else (19, 2, 40)
+    monkeypatch.setattr(engram, "FEW_ROWS", rows // 5)
+    x, kv = torch.randn(rows, streams, width).bfloat16(), torch.randn(rows, (streams + 1) * width).bfloat16()
+    weights = torch.randn(streams, width).bfloat16(), torch.randn(streams, width).bfloat16()
+    image = torch.arange(rows) % 5 == 2
+    (whole,) = run("engram_gate", x, kv, *weights, image, 1e-20)
+    for first, last in ((0, 1), (4, 9), (rows - 1, rows)):
+        (part,) = run("engram_gate", x[first:last], kv[first:last], *weights, image[first:last], 1e-20)
+        assert torch.equal(whole[first:last].view(torch.int16), part.view(torch.int16))
+    with on_cuda():
+        odd = torch.empty(x.numel() + 1, dtype=torch.bfloat16, device=DEVICE)[1:].view(x.shape).copy_(x)
+        given = (t.to(DEVICE) for t in (kv, *weights, image))
+        moved = SPECS["engram_gate"].run(odd, *given, 1e-20).cpu()
+    assert torch.equal(whole.view(torch.int16), moved.view(torch.int16))

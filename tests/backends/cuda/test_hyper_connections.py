@@ -7,27 +7,21 @@ import torch
 
 pytest.importorskip("triton")
 
-from cuda_calls import PLAIN, SPOILT, STRIDED, assert_kept, every_call, run, sample
+from cuda_calls import assert_kept, run, sample
+from cuda_family import family_tests
 from deepinfer.ops.required import IN_PLACE
 
-OPS = ("hc_collapse", "hc_expand", "hc_collapse_norm", "hc_coefficients")
-EDGES = {
+OPS = {
     "hc_collapse": "two streams",
     "hc_expand": "two streams",
     "hc_collapse_norm": "zero, NaN",
     "hc_coefficients": "zero, NaN",
 }
+"""Ops, and the sample of each that has its edges."""
+EMPTY = dict.fromkeys(OPS, "0 rows")
 
 
-@pytest.mark.parametrize("variant", [PLAIN, STRIDED, SPOILT])
-@pytest.mark.parametrize("op", OPS)
-def test_samples(op: str, variant: str) -> None:
-    assert_kept(op, sample(op, EDGES[op]).args, variant)
-
-
-@pytest.mark.parametrize("op", OPS)
-def test_no_rows(op: str) -> None:
-    assert_kept(op, sample(op, "0 rows").args)
+test_samples, test_no_rows, test_every_required_call = family_tests(OPS, EMPTY)
 
 
 def test_steep_exponentials() -> None:
@@ -72,10 +66,12 @@ def test_the_fused_op_has_the_bits_of_its_parts() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("op", OPS)
-def test_every_required_call(op: str) -> None:
-    for label, args, variant in every_call(op):
-        try:
-            assert_kept(op, args, variant)
-        except AssertionError as error:
-            raise AssertionError(f"{label}: {error}") from None
+def test_bits_at_the_released_width_over_the_tiles() -> None:
+    """Rows have the bits that they have alone, whatever tile the number of rows asks for."""
+    torch.manual_seed(6)
+    x, fn = torch.randn(1100, 4, 5120).bfloat16(), torch.randn(24, 20480) / 72
+    rest = fn, torch.randn(24), torch.randn(3), 1e-20, 1e-6, 20
+    whole = run("hc_coefficients", x, *rest)
+    for first, last in ((0, 1), (3, 67), (70, 1093), (1, 1025)):
+        part = run("hc_coefficients", x[first:last], *rest)
+        assert all(torch.equal(a[first:last], b) for a, b in zip(whole, part, strict=True)), (first, last)

@@ -7,22 +7,15 @@ import torch
 
 pytest.importorskip("triton")
 
-from cuda_calls import PLAIN, SPOILT, STRIDED, assert_kept, every_call, run, sample
+from cuda_calls import assert_kept, run, sample
+from cuda_family import family_tests
 
 OPS = {"mirror_rows": "around the pieces", "replay_rows": "around the pieces"}
 """Ops, and the sample of each that has its edges."""
 EMPTY = dict.fromkeys(OPS, "no rows")
 
 
-@pytest.mark.parametrize("variant", [PLAIN, STRIDED, SPOILT])
-@pytest.mark.parametrize("op", OPS)
-def test_samples(op: str, variant: str) -> None:
-    assert_kept(op, sample(op, OPS[op]).args, variant)
-
-
-@pytest.mark.parametrize("op", EMPTY)
-def test_no_rows(op: str) -> None:
-    assert_kept(op, sample(op, EMPTY[op]).args)
+test_samples, test_no_rows, test_every_required_call = family_tests(OPS, EMPTY)
 
 
 @pytest.mark.parametrize("label", ["sequences without", "shorter than", "one rank", "three ranks, rank 1"])
@@ -49,13 +42,3 @@ def test_the_ranks_hold_every_row_once() -> None:
     local = torch.cat([rank[0] for rank in held])
     assert sorted(local[local >= 0].tolist()) == list(range(24))
     assert torch.equal(local[held[0][1].long()], torch.arange(24, dtype=torch.int32))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("op", OPS)
-def test_every_required_call(op: str) -> None:
-    for label, args, variant in every_call(op):
-        try:
-            assert_kept(op, args, variant)
-        except AssertionError as error:
-            raise AssertionError(f"{label}: {error}") from None

@@ -7,7 +7,9 @@ import torch
 
 pytest.importorskip("triton")
 
-from cuda_calls import PLAIN, SPOILT, STRIDED, assert_kept, every_call, run, sample
+from cuda_calls import assert_kept, run, sample
+from cuda_family import family_tests
+from deepinfer.ops.spec import SPECS
 
 OPS = {
     "moe_gate": "ties, one expert",
@@ -24,15 +26,7 @@ EMPTY = {
 }
 
 
-@pytest.mark.parametrize("variant", [PLAIN, STRIDED, SPOILT])
-@pytest.mark.parametrize("op", OPS)
-def test_samples(op: str, variant: str) -> None:
-    assert_kept(op, sample(op, OPS[op]).args, variant)
-
-
-@pytest.mark.parametrize("op", EMPTY)
-def test_no_rows(op: str) -> None:
-    assert_kept(op, sample(op, EMPTY[op]).args)
+test_samples, test_no_rows, test_every_required_call = family_tests(OPS, EMPTY)
 
 
 def test_all_experts_are_chosen_in_order() -> None:
@@ -56,6 +50,28 @@ def test_lists_by_blocks_of_slots(tokens: int, k: int, experts: int, first: int,
     assert_kept("moe_pack", (chosen, torch.randn(tokens, k), first, count))
 
 
+@pytest.mark.parametrize("slots", [4096, 4098])
+def test_lists_on_both_sides_of_one_launch(slots: int) -> None:
+    """The most slots that one launch packs, and more; several experts beyond those that have slots."""
+    torch.manual_seed(slots)
+    chosen = torch.randint(-1, 90, (slots // 2, 2), dtype=torch.int32)
+    assert_kept("moe_pack", (chosen, torch.randn(slots // 2, 2), 3, 40))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("experts", [384, 128])
+def test_routing_bits_at_the_released_width_over_the_tiles(experts: int) -> None:
+    """Rows have the bits that they have alone, whatever tile the number of rows asks for."""
+    torch.manual_seed(experts)
+    x, bias = torch.randn(1100, 5120).bfloat16(), torch.randn(2, experts) * 0.1
+    weight = SPECS["moe_route"].prepare((torch.randn(experts, 5120) / 72).bfloat16())
+    image = torch.rand(1100) < 0.3
+    whole = run("moe_route", x, weight, bias[0], bias[1], image, 6, 1.5)
+    for first, last in ((0, 1), (3, 67), (40, 640), (70, 1093), (1, 1025)):
+        part = run("moe_route", x[first:last], weight, bias[0], bias[1], image[first:last], 6, 1.5)
+        assert all(torch.equal(a[first:last], b) for a, b in zip(whole, part, strict=True)), (first, last)
+
+
 def test_choice_and_weights_depend_on_the_row_alone() -> None:
     torch.manual_seed(2)
     logits, bias = torch.randn(9, 12) * 4, torch.randn(12)
@@ -63,13 +79,3 @@ def test_choice_and_weights_depend_on_the_row_alone() -> None:
     whole = run("moe_gate", logits, *rest)
     alone = run("moe_gate", logits[8:], *rest[:2], rest[2][8:], 3, 1.5)
     assert all(torch.equal(a[8:], b) for a, b in zip(whole, alone, strict=True))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("op", OPS)
-def test_every_required_call(op: str) -> None:
-    for label, args, variant in every_call(op):
-        try:
-            assert_kept(op, args, variant)
-        except AssertionError as error:
-            raise AssertionError(f"{label}: {error}") from None

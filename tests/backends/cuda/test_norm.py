@@ -8,23 +8,16 @@ import torch
 
 pytest.importorskip("triton")
 
-from cuda_calls import PLAIN, SPOILT, STRIDED, assert_kept, every_call, on_cuda, run, sample
+from cuda_calls import assert_kept, on_cuda, run
+from cuda_family import family_tests
 from deepinfer.backends.reference.formats import quantize_fp8
 from deepinfer.ops.spec import SPECS
 
-OPS = ("rms_norm", "rms_norm_quant")
+OPS = dict.fromkeys(("rms_norm", "rms_norm_quant"), ("zero, tiny", "strided rows"))
+EMPTY = dict.fromkeys(OPS, "0 rows")
 
 
-@pytest.mark.parametrize("variant", [PLAIN, STRIDED, SPOILT])
-@pytest.mark.parametrize("label", ["zero, tiny", "strided rows"])
-@pytest.mark.parametrize("op", OPS)
-def test_samples(op: str, label: str, variant: str) -> None:
-    assert_kept(op, sample(op, label).args, variant)
-
-
-@pytest.mark.parametrize("op", OPS)
-def test_no_rows(op: str) -> None:
-    assert_kept(op, sample(op, "0 rows").args)
+test_samples, test_no_rows, test_every_required_call = family_tests(OPS, EMPTY)
 
 
 @pytest.mark.parametrize("width", [1, 31, 40, 1300, 5120])
@@ -65,16 +58,6 @@ def test_wider_rows_are_left_to_others() -> None:
     with on_cuda():
         kernel = SPECS["rms_norm"].kernel(torch.zeros(1, 16392).bfloat16(), torch.zeros(16392).bfloat16(), 1e-6)
     assert kernel.backend == "reference"
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("op", OPS)
-def test_every_required_call(op: str) -> None:
-    for label, args, variant in every_call(op):
-        try:
-            assert_kept(op, args, variant)
-        except AssertionError as error:
-            raise AssertionError(f"{label}: {error}") from None
 
 
 @pytest.mark.gpu

@@ -7,18 +7,15 @@ import torch
 
 pytest.importorskip("triton")
 
-from cuda_calls import PLAIN, SPOILT, STRIDED, assert_kept, every_call, run, sample
+from cuda_calls import assert_kept, run
+from cuda_family import family_tests
 from deepinfer.backends.reference.formats import dequantize_fp8
 
-
-@pytest.mark.parametrize("variant", [PLAIN, STRIDED, SPOILT])
-@pytest.mark.parametrize("label", ["zero, tiny", "fp32, strided"])
-def test_samples(label: str, variant: str) -> None:
-    assert_kept("quant_fp8", sample("quant_fp8", label).args, variant)
+OPS = {"quant_fp8": ("zero, tiny", "fp32, strided")}
+EMPTY = {"quant_fp8": "no rows"}
 
 
-def test_no_rows() -> None:
-    assert_kept("quant_fp8", sample("quant_fp8", "no rows").args)
+test_samples, test_no_rows, test_every_required_call = family_tests(OPS, EMPTY)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
@@ -53,12 +50,3 @@ def test_a_group_that_is_no_number_stays_so_and_alone() -> None:
     bad = (scale == 255).repeat_interleave(32, 1)
     assert (codes.view(torch.uint8)[bad] == 0x7F).all()
     assert dequantize_fp8(codes, scale)[~bad].eq(1).all()
-
-
-@pytest.mark.gpu
-def test_every_required_call() -> None:
-    for label, args, variant in every_call("quant_fp8"):
-        try:
-            assert_kept("quant_fp8", args, variant)
-        except AssertionError as error:
-            raise AssertionError(f"{label}: {error}") from None

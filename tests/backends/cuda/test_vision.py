@@ -7,7 +7,8 @@ import torch
 
 pytest.importorskip("triton")
 
-from cuda_calls import PLAIN, SPOILT, STRIDED, assert_kept, every_call, run, sample
+from cuda_calls import assert_kept, run, sample
+from cuda_family import family_tests
 from deepinfer.ops.required import IN_PLACE
 
 OPS = {
@@ -27,15 +28,7 @@ EMPTY = {
 }
 
 
-@pytest.mark.parametrize("variant", [PLAIN, STRIDED, SPOILT])
-@pytest.mark.parametrize("op", OPS)
-def test_samples(op: str, variant: str) -> None:
-    assert_kept(op, sample(op, OPS[op]).args, variant)
-
-
-@pytest.mark.parametrize("op", EMPTY)
-def test_no_rows(op: str) -> None:
-    assert_kept(op, sample(op, EMPTY[op]).args)
+test_samples, test_no_rows, test_every_required_call = family_tests(OPS, EMPTY)
 
 
 def test_every_byte() -> None:
@@ -67,13 +60,3 @@ def test_streams_in_place_and_in_tiles() -> None:
     args = (*(t.bfloat16() for t in (x, values, marks)), torch.tensor(source, dtype=torch.int32))
     assert_kept("scatter_embeds", args, IN_PLACE)
     assert run("scatter_embeds", *args)[0].shape == x.shape
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("op", OPS)
-def test_every_required_call(op: str) -> None:
-    for label, args, variant in every_call(op):
-        try:
-            assert_kept(op, args, variant)
-        except AssertionError as error:
-            raise AssertionError(f"{label}: {error}") from None
