@@ -31,8 +31,8 @@ from ..ops.sampling_rows import expand_params
 from .execute import Drawn, Result, Work, spans_of, wants_drafts
 from .flight import Done, Ticket
 from .pool import PoolError
-from .request import Proposal, Request
-from .slots import ENDED, HISTORY, LAST, LENGTH, OWNER, Params, SlotState, Upload, slot_of
+from .request import Proposal
+from .slots import ENDED, HISTORY, LAST, LENGTH, OWNER, Asks, Params, SlotState, Upload, slot_of
 
 if TYPE_CHECKING:
     from .drafting import ModelDrafter
@@ -57,44 +57,81 @@ class Layout:
     Attributes:
         items: in this order. order: place in the step's work of each.
         ahead: number of the first item that the host does not know.
-        rows: of the step. first_logit: of each item, first row of logits; prompt rows come before those that draw.
+        start, end, drafts: [S], of the items.
+        rows: of the step. first_logit: [S], first row of logits of each item; prompt rows come before those that draw.
         logit_seq, logit_offset: see `DeviceRows`.
-        draws: numbers of the items that draw. redrafts: of those that only propose drafts.
+        draws: numbers of the items that draw, N. redrafts: of those that only propose drafts.
+        prompts: whether there are prompt rows.
+        begin, count: [N], rows of logits that draw, R in all, one item after the other.
+        line, offset: [R], which of the N each belongs to, and which row of that it is. picked: [R], its row of logits.
     """
 
     items: list[Work]
-    order: list[int]
+    order: Sequence[int]
     ahead: int
+    start: Array
+    end: Array
+    drafts: Array
     rows: int
-    first_logit: list[int]
+    first_logit: Array
     logit_seq: Array
     logit_offset: Array
-    draws: list[int]
-    redrafts: list[int]
+    draws: Array
+    redrafts: Array
+    prompts: bool
+    begin: Array
+    count: Array
+    line: Array
+    offset: Array
+    picked: Array
 
     @classmethod
     def of(cls, work: Sequence[Work]) -> Layout:
-        order = sorted(range(len(work)), key=lambda place: work[place].ahead)
+        known = [place for place, item in enumerate(work) if not item.ahead]
+        order = [*known, *(place for place, item in enumerate(work) if item.ahead)] if known else range(len(work))
         items = [work[place] for place in order]
-        first, seqs, offsets = [], [], []
-        total = 0
-        for number, item in enumerate(items):
-            wanted = [*item.prompt_rows, *item.sampled_rows]
-            first.append(total)
-            total += len(wanted)
-            seqs += [number] * len(wanted)
-            offsets += [position - item.start for position in wanted]
-        return cls(
-            items,
-            order,
-            sum(not item.ahead for item in items),
-            sum(item.end - item.start for item in items),
-            first,
-            np.array(seqs, np.int32),
-            np.array(offsets, np.int32),
-            [number for number, item in enumerate(items) if item.sample],
-            [number for number, item in enumerate(items) if item.redraft],
+        numbers = np.array(
+            [
+                (i.start, i.end, len(i.drafts), i.sample, i.redraft, i.prompt_rows.start, i.prompt_rows.stop)
+                for i in items
+            ]
         )
+        start, end, drafts, sample, redraft, prompt, prompt_end = numbers.T
+        asked = prompt_end - prompt
+        drawn = np.where(sample, 1 + drafts, 0)
+        seq, place = _spread(asked + drawn)
+        behind = place - asked[seq]  # rows that draw come behind those of the prompt
+        offset = np.where(behind < 0, prompt[seq] + place, (end - drafts - 1)[seq] + behind) - start[seq]
+        first = np.cumsum(asked + drawn) - (asked + drawn)
+        draws = np.flatnonzero(sample)
+        count = drawn[draws]
+        line, row = _spread(count)
+        return cls(
+            items=items,
+            order=order,
+            ahead=len(known),
+            start=start,
+            end=end,
+            drafts=drafts,
+            rows=int((end - start).sum()),
+            first_logit=first,
+            logit_seq=seq,
+            logit_offset=offset,
+            draws=draws,
+            redrafts=np.flatnonzero(redraft),
+            prompts=bool(asked.any()),
+            begin=np.cumsum(count) - count,
+            count=count,
+            line=line,
+            offset=row,
+            picked=(first + asked)[draws][line] + row,
+        )
+
+
+def _spread(counts: Array) -> tuple[Array, Array]:
+    """For counts[i] entries of each i in order: i, and the entry's number among them."""
+    owner = np.repeat(np.arange(len(counts)), counts)
+    return owner, np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
 
 
 class Fetch:
@@ -196,7 +233,7 @@ class LaunchesSteps:
             if item.ahead:
                 continue  # its request has ended, so nobody settled it
             live.append((place, item))
-            first = layout.first_logit[number]
+            first = int(layout.first_logit[number])
             rows += range(first, first + len(item.prompt_rows) + len(item.sampled_rows))
         picked = gather_rows(logits, torch.tensor(rows, dtype=torch.int32, device=logits.device))
         found = self.sampler.sample(picked, [item for _, item in live])
@@ -213,6 +250,9 @@ class _Step:
     def __init__(self, owner: LaunchesSteps, layout: Layout, fetch: Fetch) -> None:
         self.owner, self.layout, self.fetch, self.state = owner, layout, fetch, owner.state
         self.items = layout.items
+        self.requests = [item.request for item in layout.items]
+        self.host_slots = np.array([slot_of(request) for request in self.requests])
+        self.asked = int(np.bitwise_or.reduce(self.state.asks[self.host_slots[layout.draws]], initial=0))
         self.upload = Upload(self._arrays(), owner.model.device, owner.streams)
         fetch.kept.append(self.upload)
         self.slots = self.upload["slots"].long()
@@ -223,40 +263,35 @@ class _Step:
 
     def _arrays(self) -> dict[str, Array]:
         """What the host knows of the step."""
-        layout, items = self.layout, self.items
-        past = self.owner._history
-        width = max(len(item.request.pages.ids) for item in items if item.request.pages is not None)
-        table = np.full((len(items), width), -1, np.int32)
-        history = np.full((len(items), past), -1, np.int32)
-        fresh, begin = [np.zeros(0, np.int32)], []
-        total = 0
-        for number, item in enumerate(items):
-            assert item.request.pages is not None
-            ids = item.request.pages.ids
-            table[number, : len(ids)] = ids
-            begin.append(total)
-            if number < layout.ahead:
-                tokens = item.tokens()[item.start : item.end]
-                fresh.append(tokens)
-                total += len(tokens)
-                before = item.request.tokens[max(0, item.start - past) : item.start][::-1]
-                history[number, : len(before)] = before
-        owned = [self.state.owner(item.request) if item.draws else 0 for item in items]
-        numbers = np.arange(len(items))
-        return {
-            "slots": np.array([slot_of(item.request) for item in items], np.int32),
-            "query_len": np.array([item.end - item.start for item in items], np.int32),
-            "valid_start": np.array([item.request.valid_start for item in items], np.int32),
-            "key_len": np.array([item.end for item in items], np.int32),
-            "source": np.where(numbers < layout.ahead, -1, numbers).astype(np.int32),
-            "owner": np.array(owned, np.int32),
-            "fresh": np.concatenate(fresh).astype(np.int32),
-            "fresh_begin": np.array(begin, np.int32),
+        layout, state, requests = self.layout, self.state, self.requests
+        past, known, count = self.owner._history, layout.ahead, len(self.items)
+        history = np.full((count, past), -1, np.int32)
+        fresh = [np.zeros(0, np.int32)]
+        for number, item in enumerate(self.items[:known]):
+            fresh.append(item.tokens()[item.start : item.end])
+            before = item.request.tokens[max(0, item.start - past) : item.start][::-1]
+            history[number, : len(before)] = before
+        lengths = layout.end - layout.start
+        begin = np.where(np.arange(count) < known, np.cumsum(lengths) - lengths, 0)
+        owned = np.zeros(count, np.int32)
+        drawing = np.concatenate([layout.draws, layout.redrafts])
+        owned[drawing] = state.owners([requests[number] for number in drawing.tolist()], self.host_slots[drawing])
+        found = {
+            "slots": self.host_slots,
+            "query_len": lengths,
+            "valid_start": np.array([request.valid_start for request in requests]),
+            "key_len": layout.end,
+            "source": np.where(np.arange(count) < known, -1, np.arange(count)),
+            "owner": owned,
+            "fresh": np.concatenate(fresh),
+            "fresh_begin": begin,
             "history": history,
-            "table": table,
+            "table": state.block_table(requests, self.host_slots),
             "logit_seq": layout.logit_seq,
             "logit_offset": layout.logit_offset,
+            "drafting": drawing,
         } | self._sampled_arrays()
+        return {name: value.astype(np.int32, copy=False) for name, value in found.items()}
 
     def forward(self) -> Tensor:
         """Logits fp32 [L, V], in the order of the layout."""
@@ -309,52 +344,52 @@ class _Step:
 
     def _sampled_arrays(self) -> dict[str, Array]:
         """Rows that draw, one sequence after the other: R of them, of N sequences."""
-        items, first = self.items, self.layout.first_logit
-        names = ("picked", "line", "offset", "draft", "log2q", "begin", "before")
-        found: dict[str, list[int]] = {name: [] for name in names}
-        picked, line, offset, draft, log2q, begin, before = (found[name] for name in names)
-        places = 0 if self.owner.sampler.log2q is None else self.owner.sampler.log2q.shape[1]
-        for n, number in enumerate(self.layout.draws):
-            item = items[number]
-            count = len(item.sampled_rows)
-            begin.append(len(picked))
-            before.append(0 if item.ahead else item.known_end - 1 - item.start)
-            top = first[number] + len(item.prompt_rows)
-            picked += range(top, top + count)
-            line += [n] * count
-            offset += range(count)
-            draft += [*item.drafts, -1]
-            sampled = item.request.params.temperature > 0 and places > 0
-            row = slot_of(item.request) * places
-            log2q += [*((row + j if sampled else -1) for j in range(count - 1)), -1]
-        found["draws"] = self.layout.draws
-        found["drafting"] = [*self.layout.draws, *self.layout.redrafts]
-        return {name: np.array(values, np.int32) for name, values in found.items()}
+        layout = self.layout
+        line, offset = layout.line, layout.offset
+        log2q = self.owner.sampler.log2q
+        places = 0 if log2q is None else log2q.shape[1]
+        draft = np.full(len(line), -1)
+        for n in np.flatnonzero((layout.drafts[layout.draws] > 0) & (layout.draws < layout.ahead)).tolist():
+            item = self.items[layout.draws[n]]
+            draft[layout.begin[n] : layout.begin[n] + len(item.drafts)] = item.drafts
+        slots = self.host_slots[layout.draws]
+        sampled = (self.state.asks[slots] & Asks.SAMPLED) != 0
+        own = places > 0 and sampled[line] & (offset < layout.count[line] - 1)
+        first = layout.end - layout.drafts - 1 - layout.start
+        return {
+            "draws": layout.draws,
+            "picked": layout.picked,
+            "line": line,
+            "offset": offset,
+            "draft": draft,
+            "log2q": np.where(own, slots[line] * places + offset, -1),
+            "begin": layout.begin,
+            "before": np.where(layout.draws < layout.ahead, first[layout.draws], 0),
+        }
 
     def sample(self, logits: Tensor) -> Reports:
         """Draws, verifies, and keeps the device's tables up."""
         reports = Reports(self.layout)
-        items = self.items
-        self._prompt(logits)
-        requests = [items[number].request for number in self.layout.draws]
-        if not requests:
+        layout = self.layout
+        if layout.prompts:
+            self._prompt(logits)
+        if not len(layout.draws):
             return reports
         given, sampler = self.upload, self.owner.sampler
-        raw = logits
-        if any(item.prompt_rows for item in items):
-            raw = gather_rows(logits, given["picked"])
+        raw = gather_rows(logits, given["picked"]) if layout.prompts else logits
         draws = given["draws"].long()
         slots, old = self.slots[draws], self.lines[draws]
         params = self.state.params(slots)
         base = old[:, LENGTH].long()
         arrays = (params.inverse, params.top_k, params.top_p, params.min_p, params.seeds, base)
         rows = expand_params(given["line"], given["offset"], *arrays)
-        wide = [items[number].request for number in self.layout.draws for _ in items[number].sampled_rows]
-        adjusted = sampler.adjust_static(raw, wide)
-        filters = _filters(requests, rows.top_k, rows.top_p, rows.min_p)
+        adjusted = raw
+        if self.asked & Asks.BIAS or sampler.config.blacklist:
+            adjusted = sampler.adjust_static(raw, [self.requests[number] for number in layout.draws[layout.line]])
+        filters = self._filters(rows.top_k, rows.top_p, rows.min_p)
         kept = ops.sample_filter(adjusted, rows.inv_temperature, *filters, force_top_k=sampler.config.force_top_k)
         count = self.query_len[draws] - given["before"]
-        width = max(len(items[number].sampled_rows) for number in self.layout.draws)
+        width = int(layout.count.max())
         drafts = log2q_row = None
         if width == 1:
             tokens = ops.sample_draw(adjusted, rows.inv_temperature, kept, rows.seeds, rows.positions)
@@ -374,7 +409,7 @@ class _Step:
         ended = emitted.stop | (kept.count[last_row] == 0) | (old[:, LENGTH] + gained >= params.limit)
         self._after = self.state.advance(slots, old, gained, emitted.tokens, emitted.last, ended)
         said = emitted.tokens[given["line"].long(), given["offset"].long()].contiguous()
-        self._report(reports, raw, adjusted, rows.inv_temperature, kept, said, wide)
+        self._report(reports, raw, adjusted, rows.inv_temperature, kept, said)
         if log2q_row is not None:
             assert sampler.log2q is not None
             flat = sampler.log2q.flatten(0, 1)
@@ -398,7 +433,7 @@ class _Step:
         """Log-probabilities of prompt tokens."""
         rows: list[int] = []
         targets = [np.zeros(0, np.int32)]
-        for item, first in zip(self.items, self.layout.first_logit, strict=True):
+        for item, first in zip(self.items, self.layout.first_logit.tolist(), strict=True):
             rows += range(first, first + len(item.prompt_rows))
             ids = item.request.tokens[item.prompt_rows.start + 1 : item.prompt_rows.stop + 1]
             targets.append(np.where(ids < logits.shape[1], ids, -1).astype(np.int32))  # tokens of images have none
@@ -419,7 +454,6 @@ class _Step:
         inverse: Tensor,
         kept: ops.Filter,
         said: Tensor,
-        requests: Sequence[Request],
     ) -> None:
         """What is told of the tokens; of rows that say nothing, anything."""
         fetch = self.fetch
@@ -429,7 +463,16 @@ class _Step:
         if self.owner.sampler.config.sum_smaller:
             fetch.add("smaller", ops.smaller_mass(logits, inverse, kept, said))
             fetch.add("mass", kept.mass)
-        wanted = [row for row, request in enumerate(requests) if request.params.top_logprobs]
+        if self.asked & (Asks.TOP_LOGPROBS | Asks.LOGPROBS):
+            self._report_lists(reports, raw, logits, inverse, kept, said)
+
+    def _report_lists(
+        self, reports: Reports, raw: Tensor, logits: Tensor, inverse: Tensor, kept: ops.Filter, said: Tensor
+    ) -> None:
+        fetch, layout = self.fetch, self.layout
+        asks = self.state.asks[self.host_slots[layout.draws]][layout.line]
+        requests = [self.requests[number] for number in layout.draws[layout.line]]
+        wanted = np.flatnonzero(asks & Asks.TOP_LOGPROBS).tolist()
         if wanted:
             pick = self._pick(wanted, raw)
             most = max(requests[row].params.top_logprobs for row in wanted)
@@ -438,7 +481,7 @@ class _Step:
             ids, values = ops.top_logprobs(_take(logits, pick), most, inverse[pick], chosen)
             fetch.add("top_ids", ids)
             fetch.add("top_values", values)
-        wanted = [row for row, request in enumerate(requests) if request.params.logprobs is not None]
+        wanted = np.flatnonzero(asks & Asks.LOGPROBS).tolist()
         if wanted:
             pick = self._pick(wanted, raw)
             part = _take(raw, pick)
@@ -461,10 +504,9 @@ class _Step:
         """Drafts for the next step. Returns the numbers of the items that got a line of them."""
         drafter = self.owner.drafter
         assert drafter is not None
-        numbers = [*self.layout.draws, *self.layout.redrafts]
+        numbers = [*self.layout.draws.tolist(), *self.layout.redrafts.tolist()]
         if not numbers:
             return []
-        requests = [self.items[number].request for number in numbers]
         drafting = self.upload["drafting"].long()
         slots = self.slots[drafting]
         lines = self.lines[drafting]
@@ -482,17 +524,28 @@ class _Step:
             state_slot=short,
             pool_slot=torch.where(goes_on, short, -1),
         )
-        how = self._how(drafter, params, requests)
+        # Who only drafts again asks for what it asked for when it drew.
+        self.asked |= int(np.bitwise_or.reduce(self.state.asks[self.host_slots[numbers]], initial=0))
+        how = self._how(drafter, params)
         pool = drafter.pool
-        if all(request.params.temperature == 0 for request in requests):
+        if not self.asked & Asks.SAMPLED:
             pool = replace(pool, log2q=None)  # nobody will ask
         drafts = self.owner.model.draft(request, how, self.owner.caches, drafter.settings.drafts, pool)
         self.fetch.add("drafts", drafts.tokens)
         self.fetch.add("confidence", drafts.confidence)
         return numbers
 
-    def _how(self, drafter: ModelDrafter, params: Params, requests: Sequence[Request]) -> DraftSampling:
-        top_k, top_p, min_p = _filters(requests, params.top_k, params.top_p, params.min_p)
+    def _filters(self, top_k: Tensor, top_p: Tensor, min_p: Tensor) -> Filters:
+        """None for a filter that nobody uses, so that the op takes its short path."""
+        asked = self.asked
+        return (
+            top_k if asked & Asks.TOP_K else None,
+            top_p if asked & Asks.TOP_P else None,
+            min_p if asked & Asks.MIN_P else None,
+        )
+
+    def _how(self, drafter: ModelDrafter, params: Params) -> DraftSampling:
+        top_k, top_p, min_p = self._filters(params.top_k, params.top_p, params.min_p)
         return DraftSampling(
             params.inverse,
             params.seeds,
@@ -521,22 +574,16 @@ class Reports:
 
     def fill(self, found: dict[str, list[Any]], results: Sequence[Result]) -> None:
         """Fills the results of the items, in the layout's order."""
+        layout = self.layout
         done = 0
-        for item, result in zip(self.layout.items, results, strict=True):
-            if item.prompt_rows:
-                result.prompt_logprobs = found["prompt"][done : done + len(item.prompt_rows)]
-                done += len(item.prompt_rows)
-        row = 0
-        for line, number in enumerate(self.layout.draws):
-            item = self.layout.items[number]
-            gained = found["gained"][line]
-            results[number].tokens = [self._drawn(found, item, row + place, place) for place in range(gained)]
-            # Bounds that were too large left rows behind.
-            row += self._rows[line]
-
-    def __post_init__(self) -> None:
-        items = self.layout.items
-        self._rows = [len(items[number].sampled_rows) for number in self.layout.draws]
+        for item, result in zip(layout.items, results, strict=True) if layout.prompts else ():
+            result.prompt_logprobs = found["prompt"][done : done + len(item.prompt_rows)]
+            done += len(item.prompt_rows)
+        # Where bounds were too large, rows are left over.
+        rows = zip(layout.draws.tolist(), layout.begin.tolist(), found.get("gained", ()), strict=True)
+        for number, begin, gained in rows:
+            item = layout.items[number]
+            results[number].tokens = [self._drawn(found, item, begin + place, place) for place in range(gained)]
 
     def _drawn(self, found: dict[str, list[Any]], item: Work, row: int, place: int) -> Drawn:
         p = item.request.params
@@ -558,16 +605,6 @@ class Reports:
         if sampled and drawn.token == item.drafts[place]:
             drawn.draft_logprob = max(found["draft_log2q"][row] * math.log(2), ops.LOGPROB_FLOOR)
         return drawn
-
-
-def _filters(requests: Sequence[Request], top_k: Tensor, top_p: Tensor, min_p: Tensor) -> Filters:
-    """None for a filter that nobody uses, so that the op takes its short path."""
-    params = [request.params for request in requests]
-    return (
-        top_k if any(p.top_k > 0 for p in params) else None,
-        top_p if any(p.top_p < 1 for p in params) else None,
-        min_p if any(p.min_p > 0 for p in params) else None,
-    )
 
 
 def _take(logits: Tensor, rows: Tensor) -> Tensor:

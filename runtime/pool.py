@@ -171,6 +171,16 @@ class Lease:
         """
         return self._part(0, None)
 
+    @property
+    def first(self) -> int:
+        """The first of the ids, which of a state slot is the only one. Raises as `ids`."""
+        if self.released:
+            raise StaleLeaseError(f"{self._pool.name}: the lease was released")
+        index = self._ids[0]
+        if self._pool._generations[index] != self._generations[0]:
+            raise StaleLeaseError(f"{self._pool.name}: id {index} belongs to a later owner")
+        return index
+
     def _part(self, begin: int, end: int | None) -> list[int]:
         """Ids begin..end-1, checked; the others are not looked at."""
         if self.released:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntFlag
 from itertools import count
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from ..hal.stream import Streams
 from ..ops import sampling
+from .pool import Lease, PoolError
 from .request import Request
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -30,6 +32,19 @@ number of the owner; from HISTORY on the tokens before the last one, newest firs
 LIMIT, INVERSE, TOP_K, TOP_P, MIN_P, SEED = range(6)
 """Columns of the other one, int64: length at which the request ends, bits of the fp32 inverse temperature, filters as
 the sampling ops take them, bits of the seed."""
+
+
+class Asks(IntFlag):
+    """What requests ask for, so that a step need not look at each."""
+
+    TOP_K = 1
+    TOP_P = 2
+    MIN_P = 4
+    SAMPLED = 8
+    TOP_LOGPROBS = 16
+    LOGPROBS = 32
+    BIAS = 64
+
 
 ALIGNMENT = 64
 """Numbers of 4 bytes: where arrays of one upload begin, so that kernels find them aligned."""
@@ -75,6 +90,9 @@ class SlotState:
     Args:
         slots: state slots, number 0 included. history: tokens before the last one that n-grams need.
         device, streams: where they lie.
+
+    Attributes:
+        asks: int32 [slots], `Asks` of each line's owner, in host memory.
     """
 
     def __init__(self, slots: int, history: int, device: torch.device, streams: Streams) -> None:
@@ -82,14 +100,43 @@ class SlotState:
         self.moving = torch.zeros((slots, HISTORY + history), dtype=torch.int32, device=device)
         self.fixed = torch.zeros((slots, SEED + 1), dtype=torch.int64, device=device)
         self.stop_ids = torch.full((slots, 4), -1, dtype=torch.int32, device=device)
-        self._owners: list[tuple[int, int, int] | None] = [None] * slots
+        self._owners: list[tuple[int, int]] = [(-1, -1)] * slots  # key and generation of the request
         self._serials = count(1)
+        self._serial = np.zeros(slots, np.int32)
+        self.asks = np.zeros(slots, np.int32)
+        self._tables = np.full((slots, 4), -1, np.int32)
+        self._held: list[tuple[Lease | None, int]] = [(None, 0)] * slots  # whose pages a line of that holds
 
-    def owner(self, request: Request) -> int:
-        """Serial number of a request whose line is there."""
-        found = self._owners[slot_of(request)]
-        assert found is not None and found[:2] == (request.key, request.generation), "a line of another request"
-        return found[2]
+    def owners(self, requests: Sequence[Request], slots: Array) -> Array:
+        """Serial numbers of requests whose lines are there, int32 [N]."""
+        for request, slot in zip(requests, slots.tolist(), strict=True):
+            if self._owners[slot] != (request.key, request.generation):
+                raise PoolError(f"the line of slot {slot} is not that of request {request.key}")
+        found: Array = self._serial[slots]
+        return found
+
+    def block_table(self, requests: Sequence[Request], slots: Array) -> Array:
+        """Pages of requests, int32 [N, most that one has], -1 where there is none. Only lines that changed are read."""
+        held, width = self._held, 1
+        for request, slot in zip(requests, slots.tolist(), strict=True):
+            lease = request.pages
+            assert lease is not None
+            pages = len(lease)
+            if pages > width:
+                width = pages
+            known, number = held[slot]
+            if known is not lease or number != pages:
+                self._list(slot, lease, pages)
+        found: Array = self._tables[slots, :width]
+        return found
+
+    def _list(self, slot: int, lease: Lease, pages: int) -> None:
+        if pages > self._tables.shape[1]:
+            wider = np.full((len(self._tables), 2 * pages), -1, np.int32)
+            wider[:, : self._tables.shape[1]] = self._tables
+            self._tables = wider
+        self._tables[slot, :pages], self._tables[slot, pages:] = lease.ids, -1
+        self._held[slot] = lease, pages
 
     def begin(self, requests: Sequence[Request]) -> list[Any]:
         """Uploads the lines of requests whose tokens the host knows; those of others are on the device.
@@ -102,12 +149,15 @@ class SlotState:
         slots = [slot_of(request) for request in requests]
         new = [request for request in requests if not self._is_known(request)]
         for request in new:
-            self._owners[slot_of(request)] = request.key, request.generation, next(self._serials) & 0x7FFFFFFF
+            slot = slot_of(request)
+            self._owners[slot] = request.key, request.generation
+            self._serial[slot] = next(self._serials) & 0x7FFFFFFF
+            self.asks[slot] = _asks(request)
         moving = np.full((len(requests), HISTORY + self.history), -1, np.int32)
         for line, request in zip(moving, requests, strict=True):
             length = request.length
             line[LAST], line[LENGTH], line[ENDED] = request.tokens[length - 1], length, 0
-            line[OWNER] = self.owner(request)
+            line[OWNER] = self._serial[slot_of(request)]
             before = request.tokens[max(0, length - 1 - self.history) : length - 1][::-1]
             line[HISTORY : HISTORY + len(before)] = before
         arrays = {"slots": np.array(slots, np.int32), "moving": moving}
@@ -122,8 +172,7 @@ class SlotState:
         return [moved]
 
     def _is_known(self, request: Request) -> bool:
-        found = self._owners[slot_of(request)]
-        return found is not None and found[:2] == (request.key, request.generation)
+        return self._owners[slot_of(request)] == (request.key, request.generation)
 
     def _lines_of(self, requests: Sequence[Request]) -> dict[str, Array]:
         stops = [stop_ids(request) for request in requests]
@@ -176,7 +225,16 @@ class SlotState:
 def slot_of(request: Request) -> int:
     """Number of the state slot that a running request holds."""
     assert request.slot is not None
-    return int(request.slot.ids[0])
+    return request.slot.first
+
+
+def _asks(request: Request) -> int:
+    p = request.params
+    found = (
+        p.top_k > 0, p.top_p < 1, p.min_p > 0, p.temperature > 0, p.top_logprobs > 0, p.logprobs is not None,
+        bool(p.logit_bias),
+    )  # fmt: skip
+    return sum(Asks(1 << place) for place, asked in enumerate(found) if asked)
 
 
 def stop_ids(request: Request) -> list[int]:
