@@ -19,6 +19,7 @@ _ENGINE = "tests/runtime/test_engine.py::"
 _SAMPLER = "tests/runtime/test_sampler.py::"
 _LLM = "tests/runtime/test_llm.py::"
 _ARGS = "tests/runtime/test_args.py::"
+_ASYNC = "tests/runtime/test_async_llm.py::"
 _IMAGES = "tests/runtime/test_images.py::"
 _LOADER = "tests/runtime/test_loader.py::"
 _DRAFTING = "tests/runtime/test_drafting.py::"
@@ -99,9 +100,16 @@ OWN_ARGUMENTS = {
     "trace", "async_scheduling", "metrics_port", "timeline",
 }  # fmt: skip
 
-OWN_CALLS = {"LLMEngine.fork_request", "LLM.stream", "LLMEngine.reset_prefix_cache", "LLMEngine.waiting_for"}
+OWN_CALLS = {
+    "AsyncLLM(step_timeout)", "AsyncLLM.generate", "AsyncLLM.abort", "AsyncLLM.shutdown(drain, timeout)",
+    "LLMEngine.fork_request", "LLM.stream", "LLMEngine.reset_prefix_cache", "LLMEngine.waiting_for",
+}  # fmt: skip
 
 CALL_TESTS: Mapping[str, str] = {
+    "AsyncLLM(step_timeout)": _ASYNC + "test_a_step_that_never_returns_is_noticed",
+    "AsyncLLM.generate": "tests/runtime/test_watch.py::test_streams_of_a_model_say_what_generate_says",
+    "AsyncLLM.abort": _ASYNC + "test_leaving_aborts_and_frees_everything",
+    "AsyncLLM.shutdown(drain, timeout)": _ASYNC + "test_shutdown_drains_or_aborts",
     "LLM(decode_sequence)": _LLM + "test_without_decoding_a_list_of_outputs_per_prompt",
     "LLM.generate(prompts)": _LLM + "test_one_text_per_prompt_in_order",
     "LLM.generate(sampling_params)": _LLM + "test_several_samples_make_a_list_of_entries",
