@@ -6,7 +6,8 @@ The floor is the larger of the bytes of the weights that are read over the copy 
 rate, both measured in the same run. Of few rows the bar is a share of the time in which the weights are read; of 4,096
 rows a share of what cuBLAS takes with bf16 weights of the same shape; of experts with 512 rows each a share of the bf16
 rate. Cases with a floor under 8 us are shown and not judged. Times are medians of graph replays; where weights are the
-limit, over sets of inputs that do not fit the L2 cache together.
+limit, over sets of inputs that do not fit the L2 cache together. Calls follow each other at once: a kernel that is
+launched early begins to read its weights while the one before ends.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Case:
 
     Attributes:
         op: which. name: of the weight. groups, n, k: of the weight; groups are experts of `grouped_linear`.
+            Of `image_attention`: heads, and twice their channels.
         rows: of x; of `grouped_linear` tokens, six experts of 384 each, or rows of every expert with `even`.
         draw: how tokens choose experts.
     """
@@ -67,6 +69,8 @@ def cases() -> Iterator[Case]:
     for rows in (1, 64, 4096):
         yield Case("linear_bf16", "router", 1, 384, 5120, rows)
     yield Case("vision_linear", "image qkv", 1, 3072, 1024, 4096)
+    for rows in (1024, 4096):
+        yield Case("image_attention", "image attention", 16, 64, 64, rows)
 
 
 def codes(generator: torch.Generator, *shape: int) -> Tensor:
@@ -106,6 +110,10 @@ def arguments(case: Case, generator: torch.Generator) -> tuple[tuple[Any, ...], 
         handle = spec.prepare(weight, scales(generator, g, n, k // 32))
         x = codes(generator, tokens, k), scales(generator, tokens, k // 32)
         return (*x, handle, source, offsets), int((count > 0).sum())
+    if case.op == "image_attention":
+        x = (torch.randn((rows, g, k), device=generator.device, generator=generator).bfloat16() for _ in "qkv")
+        begin = torch.zeros(rows, dtype=torch.int32, device=generator.device)
+        return (*x, begin, begin + rows, k**-0.5), 1
     if case.op == "linear_fp8_grouped":
         handle = spec.prepare(codes(generator, g, n, k), scales(generator, g, n // 32, k // 32))
         return (codes(generator, rows, g, k), scales(generator, rows, g, k // 32), handle), g
@@ -118,6 +126,8 @@ def arguments(case: Case, generator: torch.Generator) -> tuple[tuple[Any, ...], 
 
 def floors(case: Case, args: tuple[Any, ...], touched: int, rates: Rates) -> tuple[float, float]:
     """Microseconds for the bytes and for the products."""
+    if case.op == "image_attention":
+        return 0.0, 4 * case.rows**2 * case.groups * case.k / rates.bf16 * 1e6
     rows = int(args[4][-1]) if case.op == "grouped_linear" else case.rows
     products = rows * case.n * case.k * (case.groups if case.op == "linear_fp8_grouped" else 1)
     weights = args[2] if case.op in ("grouped_linear", "linear_fp8", "linear_fp8_grouped") else args[1]
@@ -138,7 +148,7 @@ def measure(case: Case, rates: Rates, device: torch.device) -> dict[str, Any]:
     generator = torch.Generator(device=device).manual_seed(1)
     args, touched = arguments(case, generator)
     weights, products = floors(case, args, touched, rates)
-    copies = min(4, 1 + int(L2 / (weights * rates.copy / 1e6))) if case.rows <= 256 else 1
+    copies = min(4, 1 + int(L2 / (weights * rates.copy / 1e6))) if case.rows <= 256 and weights else 1
     sets = [args, *(arguments(case, generator)[0] for _ in range(copies - 1))]
     time = replay_time([call(case, made) for made in sets])
     floor = max(weights, products)

@@ -3,7 +3,8 @@
 A decode step reads weights, so the kernel is made to keep reads on their way: a thread has four or eight units of codes
 ahead of it in registers. A block has a tile of outputs and one part of the channels; the blocks of all parts of a tile
 are a cluster, which adds them up. Kernels are launched early: the first codes of a weight are on their way before what
-came before in the stream has ended, so nobody writes a prepared weight in place while there are calls. More rows, and weights that are not clean, go the Triton way. Bits are the same.
+came before in the stream has ended, so nobody writes a prepared weight in place while there are calls. More rows, and
+weights that are not clean, go the Triton way. Bits are the same.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ DIRECT_IN_PARTS = 16
 """The same where channels are cut: clusters find less room while that kernel runs."""
 BROAD = 32
 """From so many rows on a block has 256 outputs, where there are enough, so that fewer blocks read the rows."""
-_FACTORS = 4096
-"""Bytes of shared memory for scales: 4 for each 32 channels of a part and 32 outputs of a tile."""
+_FACTORS = 8192
+"""Bytes of shared memory for scales: 4 for each 32 channels of a part and 32 outputs of a tile of up to 256."""
 _BARRIERS = 64
+_LINE = 128
 _SPACE = {1: 196608, 2: 98304, 4: 196608}
 """Bytes of shared memory for rows, by a block's warpgroups, of 64 outputs each: two blocks of two warpgroups share a
 multiprocessor. One warpgroup alone reads twice as far ahead."""
@@ -89,8 +91,8 @@ def supported(groups: int, n: int, k: int) -> str | None:
     if n % 128 or k % 64 or not n or not k:
         return f"N must be a multiple of 128 and K one of 64, got {n} and {k}"
     part = part_of(groups * n, k)
-    if part // 32 * 16 > _FACTORS or -(-k // part) > MOST_PARTS:
-        return f"K must be at most {_FACTORS * 2} where it is not cut, got {k} (in {-(-k // part)} parts)"
+    if part // 32 * 32 > _FACTORS or -(-k // part) > MOST_PARTS:
+        return f"K must be at most {_FACTORS} where it is not cut, got {k} (in {-(-k // part)} parts)"
     return None
 
 
@@ -115,8 +117,8 @@ def parts_of(groups: int, n: int, k: int) -> int:
 
 
 def image_bytes(rows: int, groups: int, n: int, k: int) -> int:
-    """Bytes of the image of a call's rows."""
-    return 2 * tile_of(rows) * groups * k if images(rows, parts_of(groups, n, k)) else 0
+    """Bytes of scratch for the image of a call's rows, which begins at a multiple of `_LINE` in it."""
+    return 2 * tile_of(rows) * groups * k + _LINE if images(rows, parts_of(groups, n, k)) else 0
 
 
 def launch(xq: Tensor, xs: Tensor, weights: tuple[Tensor, ...], out: Tensor, image: Tensor | None, groups: int) -> None:
@@ -126,7 +128,7 @@ def launch(xq: Tensor, xs: Tensor, weights: tuple[Tensor, ...], out: Tensor, ima
     parts = parts_of(groups, n, k)
     tile, x = tile_of(rows), xq.data_ptr()
     if image is not None:
-        x = image.data_ptr()
+        x = -(-image.data_ptr() // _LINE) * _LINE
         turns = 2 * tile * groups * (k // 64)
         image_source(tile).launch(
             (-(-turns // 128), 1, 1), device, xq.data_ptr(), xs.data_ptr(), x, rows, groups, k, early=True

@@ -5,12 +5,14 @@
 // them into bf16 there, and that is the operand. Rows of x become bf16 in shared memory, CHUNK units at a time; or, with
 // IMAGE, a kernel before has made an image of that shared memory, and the bulk engine brings it, STAGES chunks ahead.
 //
-// Sums are those of the other ways (linear_kernels.py), bit for bit: sixteen channels in a step, the channels of each 64
-// dealt so that what a thread unpacks lies side by side in memory, steps in order, from 0 in each part of K, parts added
-// in order. A part is a block of its own; the blocks of all parts of a tile are a cluster and add through shared memory.
+// Sums are those of the other ways (linear_kernels.py), bit for bit: sixteen channels in a step, the channels of each
+// 64 dealt so that what a thread unpacks lies side by side in memory, steps in order, from 0 in each part of K, parts
+// added in order. A part is a block of its own; the blocks of all parts of a tile are a cluster and add through shared
+// memory.
 //
-// Weights are clean (portable_weights.py): no NaN, and no scale so large that the shift of the exponent's bias, which is
-// multiplied into it, leaves bf16. Codes and scales of rows can be anything.
+// Weights lie in blocks of 64 outputs by 64 channels, so that a warp reads 512 or 256 bytes in a row. They are clean
+// (portable_weights.py): no NaN, and no scale so large that the shift of the exponent's bias, which is multiplied into
+// it, leaves bf16. Codes and scales of rows can be anything.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -45,7 +47,7 @@ typedef unsigned char u8;
 #define LINE (TILE + 4)  // floats of a row of sums in shared memory
 #define MOST_PARTS 8
 #define FULL 0xffffffffu
-#define FACTOR_BYTES 4096
+#define FACTOR_BYTES 8192  // of scales of a part
 #define OFF_BARRIER (X_BYTES + FACTOR_BYTES)
 #define MOST_STAGES 4
 
@@ -145,7 +147,7 @@ __device__ __forceinline__ u32 row_factor(u32 b) {
     u32 one = b == 0 ? 0x0040 : b == 255 ? 0x7fc0 : b << 7;
     return one * 0x00010001;
 }
-// Channels 0 and 4, 1 and 5, 2 and 6, 3 and 7 of eight. A product puts sign, exponent bits and fraction in their places.
+// Channels 0 and 4, 1 and 5, 2 and 6, 3 and 7 of eight. A product puts sign, exponent and fraction in their places.
 __device__ __forceinline__ void weights_e2m1(u32 word, u32 factor, u32* pair) {
     u32 high = word >> 8;
     pair[0] = multiply_bf16x2(((word & 0x000f000f) * 0x1040) & 0x81c081c0, factor);
@@ -166,7 +168,7 @@ __device__ __forceinline__ void weights_e2m1(u32 word, u32 factor, u32* pair) {
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Operands are complete here: made later, between products that run, they would make the compiler wait for each product.
+// Operands are complete here: made later, between products that run, they would make the compiler wait for each.
 __device__ __forceinline__ void hold(u32 (&a)[16]) {
 #pragma unroll
     for (int i = 0; i < 16; i++) asm volatile("" : "+r"(a[i])::"memory");
@@ -302,7 +304,8 @@ __device__ __forceinline__ void load_next(Ring& ring) {
 
 // One unit, its codes in place J of the ring: to bf16, on to the matrix unit, and the next into that place.
 template <int N, int J>
-__device__ __forceinline__ void step(const Work& g, Ring& ring, const u32* factors, u32 x, int unit, float (&d)[N / 2]) {
+__device__ __forceinline__ void step(
+    const Work& g, Ring& ring, const u32* factors, u32 x, int unit, float (&d)[N / 2]) {
     u32 quarter = threadIdx.x % 4;
     u64 b = DESCRIPTOR(x);
     if (FP4) {
@@ -502,7 +505,7 @@ extern "C" __global__ void __launch_bounds__(128) image(
     put(to + (((u64)group * blocks + block) * ROWS + row) * 128, row, half, chunk);
 }
 
-// Which expert, and which of its tiles of MOST_ROWS rows, tile `wanted` of all is: (expert, first row, rows), or no rows.
+// Of tile `wanted` of all experts' tiles of at most `most` rows: (expert, first row, rows), or no rows.
 __device__ __forceinline__ int3 find(const Grouped& g, int wanted, int most) {
     int lane = threadIdx.x % 32;
     for (int base = 0; base < g.experts; base += 32) {
@@ -517,7 +520,8 @@ __device__ __forceinline__ int3 find(const Grouped& g, int wanted, int most) {
         int all = __shfl_sync(FULL, before, 31);
         if (wanted < all) {
             u32 here = __ballot_sync(FULL, before > wanted);
-            int owner = __ffs(here) - 1, tile = wanted - (__shfl_sync(FULL, before, owner) - __shfl_sync(FULL, tiles, owner));
+            int owner = __ffs(here) - 1;
+            int tile = wanted - __shfl_sync(FULL, before - tiles, owner);
             int left = __shfl_sync(FULL, count, owner) - tile * most;
             return make_int3(base + owner, __shfl_sync(FULL, begin, owner) + tile * most, left < most ? left : most);
         }

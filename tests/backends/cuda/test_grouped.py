@@ -87,6 +87,19 @@ def test_gathered_rows_have_the_bits_of_packed_ones() -> None:
     assert torch.equal(bits(packed), bits(gathered))
 
 
+def test_weights_in_blocks_of_codes_and_scales() -> None:
+    """Two blocks of outputs; two of scales, which are eight of codes."""
+    rng = np.random.default_rng(4)
+    n, k = 128, 512
+    assert grouped.blocked(n, k)
+    handle = weights(rng, 2, n, k)
+    xq, xs = activations(rng, CPU, 40, k)
+    assert_kept(OP, (xq[:5], xs[:5], handle, None, bounds(2, 3)))
+    (many,) = run(OP, xq, xs, handle, None, bounds(0, 40))
+    (some,) = run(OP, xq[30:33], xs[30:33], handle, None, bounds(0, 3))
+    assert torch.equal(bits(some), bits(many[30:33]))
+
+
 @pytest.mark.skipif(DEVICE.type != "cpu", reason="needs a matrix unit with block scales")
 @pytest.mark.parametrize("label", ["empty groups, tail of unused rows, g", "tails in outputs and channels, p"])
 def test_the_native_kernel_by_its_formula(label: str) -> None:

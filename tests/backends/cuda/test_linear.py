@@ -99,6 +99,32 @@ def test_fp8_rows_have_their_bits_in_every_way(n: int, k: int) -> None:
         assert torch.equal(bits(last), bits(many[-rows:])), rows
 
 
+def test_weights_in_blocks_of_64_outputs_by_64_channels() -> None:
+    codes = torch.arange(3 * 128 * 192, dtype=torch.int32).remainder(251).to(torch.uint8).view(3, 128, 192)
+    made = launches.in_blocks(codes.view(torch.float8_e4m3fn), 64)
+    assert (made.dtype, made.shape) == (torch.float8_e4m3fn, codes.shape)
+    flat = made.view(torch.uint8).flatten()
+    for g, n, k in ((0, 0, 0), (0, 63, 65), (1, 64, 127), (2, 127, 191), (2, 70, 5)):
+        block = (g * 2 + n // 64) * 3 + k // 64
+        assert flat[block * 4096 + n % 64 * 64 + k % 64] == codes[g, n, k], (g, n, k)
+
+
+def test_fp8_weights_in_blocks_have_their_sums_in_every_way() -> None:
+    """Two blocks of outputs and of channels, and half a step of channels more than the kernel takes at once."""
+    rng = np.random.default_rng(6)
+    n, k = 128, 192
+    assert launches.blocked(n, k)
+    xq, xs, handle = fp8_call(rng, launches.MANY, n, k)
+    for rows in (1, launches.FEW + 1):
+        assert_kept("linear_fp8", (xq[:rows], xs[:rows], handle))
+    (many,) = run("linear_fp8", xq, xs, handle)
+    for rows in ROWS[:2]:
+        (last,) = run("linear_fp8", xq[-rows:], xs[-rows:], handle)
+        assert torch.equal(bits(last), bits(many[-rows:])), rows
+    groups = weight("linear_fp8_grouped", fp8_codes(rng, CPU, 2, 64, 64), scales(rng, CPU, 2, 2, 2))
+    assert_kept("linear_fp8_grouped", (*activations(rng, CPU, 3, 2, 64), groups))
+
+
 @pytest.mark.parametrize("op", ["linear_bf16", "vision_linear"])
 def test_bf16_rows_have_their_bits_in_every_way(op: str) -> None:
     rng = np.random.default_rng(2)
