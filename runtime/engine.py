@@ -43,6 +43,9 @@ __all__ = ["EngineConfig", "EngineStats", "LLMEngine"]
 
 log = logging.getLogger(__name__)
 
+IMAGE_WAIT = 0.02
+"""Seconds that a step waits for images where there is nothing else to do."""
+
 
 class _Lost(Exception):
     """A step that was launched failed. Its cause says why."""
@@ -85,6 +88,7 @@ class LLMEngine:
             config.prefix,
             config.host,
             config.slack,
+            None if config.images is None else config.images.workers,
         )
         self._by_id: dict[Any, list[Request]] = {}
         self._aborted: list[Request] = []
@@ -150,7 +154,7 @@ class LLMEngine:
             NotSupportedError: so_args, extra, enqueue=False, chunk_checkpoints.
         """
         check_defaults(extra=(extra, None), enqueue=(enqueue, True), chunk_checkpoints=(chunk_checkpoints, None))
-        params, prompt, images = self.check_request(sampling_params, prompt_token_ids, multi_modal_data)
+        params, prompt, images = self._admission.check(sampling_params, prompt_token_ids, multi_modal_data, later=True)
         now = time.monotonic()
         if arrival_time is not None:
             now = check_float("arrival_time", arrival_time, 0.0, now, also="None for now")
@@ -160,8 +164,11 @@ class LLMEngine:
             if self._is_known(request_id):
                 raise InvalidArgumentError("request_id", request_id, "an id that no unfinished request has")
             samples = self._admission.samples(request_id, user_id, params, prompt, images, now)
+            if images.encoded:
+                self._queues.expect(samples, images.encoded)
+            else:
+                self._queues.add(samples)
             self._by_id[request_id] = samples
-            self._queues.add(samples)
             self.observers.added(samples)
         return [request.seed for request in samples]
 
@@ -199,6 +206,8 @@ class LLMEngine:
             if self._is_known(new_request_id, "new_request_id"):
                 raise InvalidArgumentError("new_request_id", new_request_id, "an id that no unfinished request has")
             source = samples[check_int("sample_index", sample_index, 0, len(samples) - 1)]
+            if any(not hasattr(image.image, "pixels") for image in source.images):
+                raise InvalidArgumentError("request_id", request_id, "a request whose images are decoded")
             if source.finished or source.aborted:
                 raise InvalidArgumentError("sample_index", sample_index, "a sample that has not ended")
             params = self._admission.check_params(source.params if sampling_params is None else sampling_params)
@@ -338,6 +347,8 @@ class LLMEngine:
         work, moves = planned or ([], MoveList())
         if work and not self._take_off(work, moves):
             return
+        if not work and not self._flights and not self._ready:
+            self._queues.arrivals.wait(IMAGE_WAIT)
         ahead = work and self._flights and not self._is_done(self._flights[-1])
         while len(self._flights) > (1 if ahead else 0):
             if not self._try_to_land():
@@ -509,6 +520,7 @@ class LLMEngine:
 
     def _plan(self) -> tuple[list[Work], MoveList] | None:
         """The rows of the next step, and what is copied before; None if no step may be in flight for it."""
+        self._take_images()
         self._queues.grant_forks()
         trial = [] if self._search is None else self._search.trial()
         began = time.monotonic()
@@ -525,6 +537,16 @@ class LLMEngine:
         if self.observers:
             self.observers.planned(plan, time.monotonic() - began)
         return work, moves
+
+    def _take_images(self) -> None:
+        """Requests whose images are decoded wait for their turn; those whose images failed end."""
+        for samples, error in self._queues.arrivals.take():
+            if error is None:
+                self._queues.begin(samples)
+                continue
+            log.warning("the images of request %r failed: %s", samples[0].request_id, describe(error))
+            for request in samples:
+                self._finish(request, FinishReason.ERROR, error=describe(error))
 
     def _carry_out(self, plan: StepPlan) -> tuple[list[Work], MoveList]:
         queues, cache = self._queues, self._queues.cache

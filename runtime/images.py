@@ -18,6 +18,7 @@ from .checks import INT32_MAX, check_int
 if TYPE_CHECKING:
     from ..model.config import ModelConfig
     from ..model.vision import FittedImage, ImageLimits
+    from .image_workers import EncodedImage, ImageWorkers, WorkerSettings
 
 NAME = "multi_modal_data"
 FIELDS = ("image_bytes", "image_sizes")
@@ -26,9 +27,19 @@ Ids = np.ndarray[Any, np.dtype[np.int32]]
 
 @dataclass(frozen=True)
 class FittedImages:
-    """The images of one prompt, checked, decoded and scaled; what `ImageReader.read` makes of `multi_modal_data`."""
+    """The images of one prompt, checked, decoded and scaled; what `ImageReader.read` makes of `multi_modal_data`.
 
-    images: tuple[FittedImage, ...]
+    Or, of `ImageReader.look`, with sizes checked and still to be decoded.
+    """
+
+    images: tuple[FittedImage | EncodedImage, ...]
+
+    @property
+    def encoded(self) -> tuple[EncodedImage, ...]:
+        """Those that are to be decoded."""
+        from .image_workers import EncodedImage
+
+        return tuple(image for image in self.images if isinstance(image, EncodedImage))
 
 
 @dataclass(slots=True, eq=False)
@@ -37,14 +48,14 @@ class PromptImage:
 
     Attributes:
         start, end: positions of its tokens in the sequence.
-        image: what is encoded.
+        image: what is encoded, a `FittedImage`; before it is decoded, an `EncodedImage`, which has a plan as well.
         embeds: tensor of its embeddings, from the first step that computes a part of it until the last sample has
             computed all of it or has ended.
         waiting: keys of samples that have not computed all of it yet, or have to do so again.
     """
 
     start: int
-    image: FittedImage
+    image: Any
     embeds: Any = None
     waiting: set[int] = field(default_factory=set)
 
@@ -75,14 +86,31 @@ class ImageReader:
         config: of the model.
         limits: of one image; None takes `model.vision.LIMITS`.
         spelling: of the placeholder in texts, for messages.
+        workers: decode the images of requests as they come; None decodes them while the request is added.
     """
 
-    def __init__(self, config: ModelConfig, limits: ImageLimits | None = None, spelling: str = "") -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        limits: ImageLimits | None = None,
+        spelling: str = "",
+        workers: WorkerSettings | None = None,
+    ) -> None:
         from ..model import vision
 
         self.config = config
         self.spelling = spelling
         self.limits = vision.LIMITS if limits is None else limits
+        self.workers: ImageWorkers | None = None
+        if workers is not None:
+            from .image_workers import ImageWorkers
+
+            self.workers = ImageWorkers(self.limits, workers)
+
+    def close(self) -> None:
+        """Ends the workers."""
+        if self.workers is not None:
+            self.workers.close()
 
     def read(self, data: Any, placeholders: int) -> FittedImages:
         """Check and decode `multi_modal_data`.
@@ -98,6 +126,20 @@ class ImageReader:
         """
         from ..model import vision
 
+        images = []
+        for one in self.look(data, placeholders).encoded:  # when all of them look right
+            images.append(vision.fit_image(vision.decode_image(one.data, self.limits, name=one.name), one.plan))
+        return FittedImages(tuple(images))
+
+    def look(self, data: Any, placeholders: int) -> FittedImages:
+        """Check what can be checked without decoding: everything but whether the pixels are whole.
+
+        Args, Raises:
+            As `read`.
+        """
+        from ..model import vision
+        from .image_workers import EncodedImage
+
         files, sizes = fields_of(data)
         if len(files) != placeholders:
             raise self.mismatch(len(files), placeholders)
@@ -109,11 +151,8 @@ class ImageReader:
             found = vision.image_size(file, self.limits, name=name)
             if sizes is not None and _size(i, sizes[i]) != found:
                 raise ImageError(f"{NAME}['image_sizes'][{i}]", sizes[i], f"the size of the image, {found}")
-            plans.append((name, file, vision.plan_resize(*found, self.config.vision)))
-        images = []
-        for name, file, plan in plans:  # when all of them look right
-            images.append(vision.fit_image(vision.decode_image(file, self.limits, name=name), plan))
-        return FittedImages(tuple(images))
+            plans.append(EncodedImage(name, file, vision.plan_resize(*found, self.config.vision)))
+        return FittedImages(tuple(plans))
 
     def mismatch(self, images: int, placeholders: int) -> InvalidArgumentError:
         """The error of a prompt whose placeholders are not as many as its images."""

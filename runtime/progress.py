@@ -13,8 +13,8 @@ class EngineStats:
 
     Attributes:
         prompt_tokens: computed. cached_tokens: of prompts, spared by the prefix cache when their request began to run.
-        forked_tokens: of prompts, spared since another sample had computed them. offloads: those of `preemptions` that went
-            to host memory.
+        forked_tokens: of prompts, spared since another sample had computed them.
+        offloads: those of `preemptions` that went to host memory.
         verified, accepted: drafts that were verified, and those of them that became output.
     """
 

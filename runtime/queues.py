@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from .arrivals import Arrivals
 from .cost import Cost
 from .forks import Anchor, Forks
+from .image_workers import EncodedImage, ImageWorkers
 from .moves import Moves
 from .offload import HostSettings, HostStore
 from .planner import RequestView, Snapshot, pages_for, pages_to_begin
@@ -31,6 +33,7 @@ class Queues:
         prefix: settings of the prefix cache; None is none.
         host: memory for preempted requests; None is none.
         slack: positions that the state of a sequence reaches back, see `forks`; 0 is no forks.
+        workers: decode images; None where they come decoded.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class Queues:
         prefix: PrefixSettings | None = None,
         host: HostSettings | None = None,
         slack: int = 0,
+        workers: ImageWorkers | None = None,
     ) -> None:
         self.service = Service()
         self.waiting = Waiting(self.service)
@@ -53,21 +57,33 @@ class Queues:
         self.forks = Forks(self.pages, self.slots, page_tokens, slack)
         self.cache = PrefixCache(prefix, self.pages, self.slots, page_tokens, self.forks)
         self.host = HostStore(host, page_tokens)
+        self.arrivals = Arrivals(workers)
         self.page_tokens = page_tokens
 
     def __iter__(self) -> Iterator[Request]:
         yield from self.running
         yield from self.waiting
         yield from self.forks.resting()
+        yield from self.arrivals
 
     def __bool__(self) -> bool:
-        return bool(self.running or self.waiting or next(self.forks.resting(), None))
+        return bool(self.running or self.waiting or self.arrivals or next(self.forks.resting(), None))
 
     def add(self, requests: Sequence[Request]) -> None:
         """Samples of a request that has come."""
         for request in requests:
             self.service.join(request.params.tenant)
+        self.begin(requests)
+
+    def begin(self, requests: Sequence[Request]) -> None:
+        """Samples of a request that lacks nothing wait for their turn."""
         self.waiting.extend(self.forks.begin(requests))
+
+    def expect(self, requests: Sequence[Request], encoded: Sequence[EncodedImage]) -> None:
+        """Samples of a request that has come and whose images are decoded first. Raises as `Arrivals.expect`."""
+        self.arrivals.expect(requests, encoded)
+        for request in requests:
+            self.service.join(request.params.tenant)
 
     def fork(self, source: Request, request: Request, share: bool = True) -> None:
         """A sample that has come, whose prompt is the text of `source` but for the last token.
@@ -194,7 +210,7 @@ class Queues:
 
     def remove(self, request: Request) -> None:
         """Gives its resources back, as far as nobody has taken them, and forgets it."""
-        rests = self.forks.rests(request)
+        rests = self.forks.rests(request) or self.arrivals.drop(request)
         self.waiting.extend(self.forks.ended(request))
         request.release()
         for image in request.images:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from ...hal import errors
 from .resize import ResizePlan
 
 if TYPE_CHECKING:
+    import torch
+
     from ..batch import SequenceSlice
 
 IntArray = npt.NDArray[np.int32]
@@ -114,6 +115,8 @@ def image_rows(slices: Sequence[SequenceSlice], vocab_size: int, rows: int, devi
         InvalidArgumentError: a span covers ids that are no image tokens, or has too few embeddings.
     """
     source = np.full(rows, TEXT, np.int32)
+    import torch  # processes that only decode images do without
+
     values: list[torch.Tensor] = []
     count, begin = 0, 0
     for number, part in enumerate(slices):

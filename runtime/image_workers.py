@@ -1,0 +1,296 @@
+"""Decoding images in processes of their own, so that neither a slow nor a harmful file holds up or breaks an engine.
+
+A thread looks after each worker: it hands it one job at a time, waits for the answer no longer than the time a job may
+take, and delivers what came of it. A worker that dies, or is late, is killed and another one is started for the next
+job; the job fails, with a reason, and nobody else notices. Whoever waits for images looks at `take`, which never
+blocks.
+
+Workers are started when the first image comes. They load no torch.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import queue
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
+
+from ..hal.errors import DeepInferError, ImageError, InvalidArgumentError
+from ..model.vision.decode import FittedImage, ImageLimits, decode_image, fit_image
+from ..model.vision.resize import ResizePlan
+
+log = logging.getLogger(__name__)
+
+_PROGRAM = "import sys; sys.path[:] = {path!r}; from {module} import serve; serve(int(sys.argv[1]))"
+
+
+class ImageWorkerError(DeepInferError):
+    """Images could not be decoded: their worker died or took too long."""
+
+
+class QueueFullError(DeepInferError):
+    """So many images wait to be decoded that no more are taken."""
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """How images are decoded.
+
+    Attributes:
+        workers: processes.
+        seconds: that the images of one request may take to decode, once a worker has begun with them.
+        queued: requests whose images may wait for a worker.
+        memory: bytes of address space that a worker may have; None is no such limit.
+        start_seconds: that a worker may take to start.
+    """
+
+    workers: int = 1
+    seconds: float = 60.0
+    queued: int = 512
+    memory: int | None = 4 << 30
+    start_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "seconds", "queued", "start_seconds"):
+            if getattr(self, name) <= 0:
+                raise InvalidArgumentError(name, getattr(self, name), "a number above 0")
+
+
+@dataclass(frozen=True)
+class EncodedImage:
+    """One image as it came. `name`: what errors call it. `plan`: what it is brought to, by its header."""
+
+    name: str
+    data: bytes
+    plan: ResizePlan
+
+
+@dataclass(eq=False)
+class ImageJob:
+    """The images of one request.
+
+    Attributes:
+        images: decoded; None until it is done, and where it failed.
+        error: why it failed.
+        cancelled: nobody waits for it any more; a worker that has not begun with it does not.
+    """
+
+    encoded: Sequence[EncodedImage]
+    images: tuple[FittedImage, ...] | None = None
+    error: Exception | None = None
+    cancelled: bool = False
+    payload: bytes = field(default=b"", repr=False)
+
+
+class ImageWorkers:
+    """The processes, and the jobs that they have.
+
+    Args:
+        limits: of one image. settings: see there.
+
+    Attributes:
+        deaths, late, done, failed: workers that died, jobs that took too long, jobs that succeeded, and those that did
+            not, whatever the reason.
+    """
+
+    def __init__(self, limits: ImageLimits, settings: WorkerSettings | None = None) -> None:
+        self.settings = WorkerSettings() if settings is None else settings
+        self._limits = limits
+        self._jobs: queue.Queue[ImageJob | None] = queue.Queue(self.settings.queued)
+        self._ready: deque[ImageJob] = deque()
+        self._something = threading.Condition()
+        self._keepers: list[threading.Thread] = []
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._closed = False
+        self.deaths = self.late = self.done = self.failed = 0
+
+    def submit(self, encoded: Sequence[EncodedImage]) -> ImageJob:
+        """Queues the images of a request.
+
+        Raises:
+            QueueFullError: too many wait already.
+        """
+        job = ImageJob(tuple(encoded))
+        with self._something:
+            if self._closed:
+                raise ImageWorkerError("the image workers are closed")
+            if not self._keepers:
+                self._keepers = [
+                    threading.Thread(target=self._keep, args=(number,), name=f"images {number}", daemon=True)
+                    for number in range(self.settings.workers)
+                ]
+                for keeper in self._keepers:
+                    keeper.start()
+        try:
+            self._jobs.put_nowait(job)
+        except queue.Full:
+            raise QueueFullError(f"{self.settings.queued} requests wait for their images already") from None
+        return job
+
+    def take(self) -> list[ImageJob]:
+        """Jobs that have ended since the last call."""
+        with self._something:
+            ended = list(self._ready)
+            self._ready.clear()
+        return ended
+
+    def wait(self, seconds: float) -> bool:
+        """Waits until a job has ended, but no longer than that. Whether one has."""
+        with self._something:
+            return self._something.wait_for(lambda: bool(self._ready) or self._closed, seconds)
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the workers that run."""
+        return [one.pid for one in list(self._processes.values()) if one.poll() is None]
+
+    def close(self) -> None:
+        """Kills the workers; jobs that have not ended fail. Calling it again does nothing."""
+        with self._something:
+            if self._closed:
+                return
+            self._closed = True
+            self._something.notify_all()
+        for _ in self._keepers:
+            with_room = False
+            while not with_room:
+                try:
+                    self._jobs.put_nowait(None)
+                    with_room = True
+                except queue.Full:
+                    self._fail(self._jobs.get_nowait(), ImageWorkerError("the image workers are closed"))
+        for number in list(self._processes):
+            self._kill(number)
+        for keeper in self._keepers:
+            keeper.join(10.0)
+
+    # ---- one worker, in the thread that looks after it
+
+    def _keep(self, number: int) -> None:
+        pipe: Connection | None = None
+        while (job := self._jobs.get()) is not None:
+            if job.cancelled or self._closed:
+                self._fail(job, ImageWorkerError("nobody waits for these images"))
+                continue
+            try:
+                if (
+                    pipe is not None and self._processes[number].poll() is not None
+                ):  # it died while it had nothing to do
+                    self.deaths += 1
+                    pipe.close()
+                    pipe = None
+                if pipe is None:
+                    pipe = self._start(number)
+                job.images = self._ask(pipe, job)
+                with self._something:
+                    self.done += 1
+                    self._ready.append(job)
+                    self._something.notify_all()
+            except ImageError as error:
+                self._fail(job, error)
+            except Exception as error:
+                self._kill(number)
+                if pipe is not None:
+                    pipe.close()
+                pipe = None
+                if not self._closed:
+                    log.warning("an image worker is replaced: %s", error)
+                self._fail(job, error if isinstance(error, DeepInferError) else ImageWorkerError(str(error)))
+        if pipe is not None:
+            pipe.close()
+
+    def _start(self, number: int) -> Connection:
+        """A new worker, once it answers. A program of its own, so that no script of the user's is run again."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            program = _PROGRAM.format(path=sys.path, module=__name__)
+            self._processes[number] = subprocess.Popen(
+                [sys.executable, "-c", program, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # an interrupt from the keyboard is for the engine
+            )
+            pipe = Connection(os.dup(ours.fileno()))
+        pipe.send_bytes(pickle.dumps((self._limits, self.settings.memory)))
+        if not pipe.poll(self.settings.start_seconds):
+            pipe.close()
+            raise ImageWorkerError(f"an image worker did not start in {self.settings.start_seconds:g} s")
+        try:
+            pipe.recv_bytes()
+        except (EOFError, OSError):
+            self.deaths += 1
+            pipe.close()
+            raise ImageWorkerError("an image worker died while it started") from None
+        return pipe
+
+    def _ask(self, pipe: Connection, job: ImageJob) -> tuple[FittedImage, ...]:
+        deadline = time.monotonic() + self.settings.seconds
+        try:
+            pipe.send_bytes(pickle.dumps(tuple(job.encoded)))
+            if not pipe.poll(max(0.0, deadline - time.monotonic())):
+                self.late += 1
+                raise ImageWorkerError(f"images took more than {self.settings.seconds:g} s to decode")
+            answer = pickle.loads(pipe.recv_bytes())
+        except (EOFError, OSError) as error:
+            self.deaths += 1
+            raise ImageWorkerError(f"the worker that decoded images died ({type(error).__name__})") from error
+        if isinstance(answer, Exception):
+            raise answer
+        found: tuple[FittedImage, ...] = answer
+        return found
+
+    def _fail(self, job: ImageJob | None, error: Exception) -> None:
+        if job is None:
+            return
+        job.error = error
+        with self._something:
+            self.failed += 1
+            self._ready.append(job)
+            self._something.notify_all()
+
+    def _kill(self, number: int) -> None:
+        process = self._processes.pop(number, None)
+        if process is not None:
+            process.kill()
+            process.wait(5.0)
+
+
+def serve(descriptor: int) -> None:
+    """A worker: decodes what comes until nobody is there any more."""
+    pipe = Connection(descriptor)
+    limits, memory = pickle.loads(pipe.recv_bytes())
+    _bound_memory(memory)
+    pipe.send_bytes(b"ready")
+    while True:
+        try:
+            encoded = pickle.loads(pipe.recv_bytes())
+        except (EOFError, OSError):
+            return
+        answer: Any
+        try:
+            answer = tuple(fit_image(decode_image(one.data, limits, name=one.name), one.plan) for one in encoded)
+        except ImageError as error:
+            answer = error
+        except MemoryError:
+            answer = ImageError("images", "more than the memory of a worker", f"at most {memory} bytes in all")
+        pipe.send_bytes(pickle.dumps(answer))
+
+
+def _bound_memory(memory: int | None) -> None:
+    if memory is None or os.name != "posix":
+        return
+    import resource
+
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    most = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))

@@ -1,0 +1,192 @@
+"""Images decoded beside the engine: nobody waits for an image but its request, and a worker may do what it likes."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from deepinfer.hal.errors import ImageError, InvalidArgumentError
+from deepinfer.model.config import load_config
+from deepinfer.model.hub import resolve_model
+from deepinfer.model.vision.decode import ImageLimits, decode_image, fit_image, image_size
+from deepinfer.model.vision.resize import plan_resize
+from deepinfer.runtime.image_workers import (
+    EncodedImage,
+    ImageJob,
+    ImageWorkerError,
+    ImageWorkers,
+    QueueFullError,
+    WorkerSettings,
+)
+from deepinfer.runtime.params import SamplingParams
+from engines import FREE, alone, bits, build_engine, drain
+from fake_images import PLACEHOLDER, FakeReader, FakeWorkers
+
+Image = pytest.importorskip("PIL.Image", reason="needs the images extra")
+
+
+def picture(seed: int = 0, width: int = 100, height: int = 80) -> bytes:
+    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def encoded(data: bytes, name: str = "image") -> EncodedImage:
+    vision = load_config(resolve_model("tiny")).vision
+    return EncodedImage(name, data, plan_resize(*image_size(data), vision))
+
+
+@pytest.fixture
+def workers() -> Iterator[ImageWorkers]:
+    made = ImageWorkers(ImageLimits(), WorkerSettings(seconds=10.0))
+    yield made
+    made.close()
+    assert not made.pids
+
+
+def ended(workers: ImageWorkers, job: ImageJob) -> ImageJob:
+    deadline = time.monotonic() + 60
+    while True:
+        if job in workers.take():
+            return job
+        assert time.monotonic() < deadline
+        workers.wait(1.0)
+
+
+def test_a_worker_makes_what_is_made_without(workers: ImageWorkers) -> None:
+    one = encoded(picture())
+    job = ended(workers, workers.submit([one, one]))
+    want = fit_image(decode_image(one.data), one.plan)
+    assert job.images is not None and len(job.images) == 2
+    for found in job.images:
+        assert np.array_equal(found.pixels, want.pixels) and found.digest == want.digest
+    assert (workers.done, workers.failed) == (1, 0)
+
+
+def test_a_broken_file_fails_by_name_and_its_worker_goes_on(workers: ImageWorkers) -> None:
+    good = encoded(picture())
+    broken = EncodedImage("multi_modal_data['image_bytes'][1]", good.data[:-40], good.plan)
+    job = ended(workers, workers.submit([good, broken]))
+    assert isinstance(job.error, ImageError) and "['image_bytes'][1]" in str(job.error) and job.images is None
+    (pid,) = workers.pids
+    assert ended(workers, workers.submit([good])).images and workers.pids == [pid]
+
+
+def test_a_worker_that_dies_or_hangs_is_replaced(workers: ImageWorkers) -> None:
+    good = encoded(picture())
+    ended(workers, workers.submit([good]))
+    (pid,) = workers.pids
+    os.kill(pid, signal.SIGSTOP)  # it hangs
+    workers.settings = WorkerSettings(seconds=0.3)
+    job = ended(workers, workers.submit([good]))
+    assert isinstance(job.error, ImageWorkerError) and "0.3 s" in str(job.error) and workers.late == 1
+    workers.settings = WorkerSettings(seconds=10.0)
+    assert ended(workers, workers.submit([good])).images
+    (second,) = workers.pids
+    assert second != pid
+    os.kill(second, signal.SIGSTOP)
+    job = workers.submit([good])
+    time.sleep(0.2)
+    os.kill(second, signal.SIGKILL)  # it dies with a job in its hands
+    job = ended(workers, job)
+    assert isinstance(job.error, ImageWorkerError) and "died" in str(job.error) and workers.deaths >= 1
+    assert ended(workers, workers.submit([good])).images, "the next one has a worker again"
+
+
+def test_a_full_queue_refuses_and_closing_ends_everything() -> None:
+    made = ImageWorkers(ImageLimits(), WorkerSettings(queued=1, seconds=20.0))
+    good = encoded(picture())
+    ended(made, made.submit([good]))
+    os.kill(made.pids[0], signal.SIGSTOP)
+    jobs = [made.submit([good])]
+    time.sleep(0.2)
+    jobs.append(made.submit([good]))
+    with pytest.raises(QueueFullError, match="1 requests wait"):
+        made.submit([good])
+    began = time.monotonic()
+    made.close()
+    made.close()
+    assert time.monotonic() - began < 10 and not made.pids
+    assert all(job.error is not None for job in jobs)
+    with pytest.raises(ImageWorkerError, match="closed"):
+        made.submit([good])
+    with pytest.raises(InvalidArgumentError, match="seconds"):
+        WorkerSettings(seconds=0)
+
+
+# ---- in the engine
+
+
+def media(*files: bytes) -> dict[str, Any]:
+    return {"image_bytes": list(files)}
+
+
+PARAMS = SamplingParams(**FREE, max_tokens=4, n=2)
+
+
+def test_nobody_waits_for_an_image_but_its_request() -> None:
+    workers = FakeWorkers()
+    engine = build_engine(images=FakeReader(workers))
+    engine.add_request(None, "picture", PARAMS, [5, PLACEHOLDER, 7], media(b"cat"))
+    engine.add_request(None, "text", SamplingParams(**FREE, max_tokens=3), [5, 6])
+    seen = []
+    for _ in range(8):
+        seen += [output.request_id for output in engine.step()]
+    assert seen == ["text"] * 3 and engine.has_unfinished_requests()
+    workers.end(workers.jobs[0])
+    found = drain(engine)
+    for index in range(2):
+        one = SamplingParams(**(FREE | {"seq_seed": 3 + index}), max_tokens=4)
+        want = alone([5, PLACEHOLDER, PLACEHOLDER, PLACEHOLDER, 7], one)
+        assert bits(found["picture", index]) == bits(want)
+
+
+def test_images_that_fail_end_their_request_alone() -> None:
+    workers = FakeWorkers()
+    engine = build_engine(images=FakeReader(workers))
+    for key in range(2):
+        engine.add_request(None, key, PARAMS, [5, PLACEHOLDER, 7], media(b"cat"))
+    first, second = workers.jobs
+    workers.end(first, ImageWorkerError("the worker died"))
+    workers.end(second)
+    found = drain(engine)
+    for index in range(2):
+        assert found[0, index][-1].finish_reason == "error"
+        assert found[0, index][-1].error == "ImageWorkerError: the worker died"
+        assert found[1, index][-1].finish_reason == "length" and len(found[1, index]) == 4
+
+
+def test_a_request_can_be_aborted_before_its_images_come() -> None:
+    workers = FakeWorkers()
+    engine = build_engine(images=FakeReader(workers))
+    engine.add_request(None, 0, PARAMS, [5, PLACEHOLDER, 7], media(b"cat"))
+    (job,) = workers.jobs
+    engine.abort_request(0)
+    assert job.cancelled
+    workers.end(job)
+    found = drain(engine)
+    assert {outputs[-1].finish_reason for outputs in found.values()} == {"abort"} and len(found) == 2
+    engine.add_request(None, 0, PARAMS, [5, PLACEHOLDER, 7], media(b"cat"))
+    with pytest.raises(InvalidArgumentError, match="images are decoded"):
+        engine.fork_request(0, 1)
+    engine.close()
+
+
+def test_a_step_without_work_waits_a_little_for_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = FakeWorkers()
+    waits: list[float] = []
+    monkeypatch.setattr(workers, "wait", lambda seconds: waits.append(seconds))
+    engine = build_engine(images=FakeReader(workers))
+    engine.add_request(None, 0, PARAMS, [5, PLACEHOLDER, 7], media(b"cat"))
+    for _ in range(3):
+        assert engine.step() == []
+    assert len(waits) == 3 and all(0 < seconds <= 0.1 for seconds in waits)
+    engine.close()
