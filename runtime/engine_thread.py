@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 STEP_RETRIES = 1
 """Steps in a row that may fail before the requests that are there end. The engine has already tried each by itself."""
 IDLE_SECONDS = 0.001
-"""Pause behind a step in which nobody could run."""
+"""Pause behind steps in which nobody could run."""
 
 
 class EngineClosedError(DeepInferError):
@@ -105,7 +105,7 @@ class EngineThread:
         self._streams: dict[str, Stream] = {}  # of unfinished requests
         self._by_id: dict[Any, Stream] = {}
         self._stopping: str | None = None  # None, "drain" or "abort"
-        self._failures = 0
+        self._failures = self._idle = 0
         self._step_began: float | None = None
         self._finished = threading.Event()
         self._thread = threading.Thread(target=self._run, name="deepinfer engine", daemon=True)
@@ -239,8 +239,10 @@ class EngineThread:
             self._step_began = None
         self.deliver(outputs)
         if self.engine.stats.steps != steps:
-            self._failures = 0
-        elif not outputs:
+            self._failures = self._idle = 0
+            return
+        self._idle = 0 if outputs else self._idle + 1
+        if self._idle > 1:  # one may only have launched what the next one lands
             with self._changed:
                 if not self._inbox and self._stopping is None:
                     self._changed.wait(IDLE_SECONDS)

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .observe import Observer
@@ -34,8 +34,8 @@ class Life:
         key: the engine's number of it.
         arrival, began, first, last: moments: it arrived, its first rows were launched, its first and its latest tokens
             were returned; None before.
-        running: whether it has rows in the caches.
         tokens: returned so far.
+        cached: prompt tokens that were spared when it began, by the tier that had them.
         notes: the observer's own.
     """
 
@@ -47,11 +47,14 @@ class Life:
     began: float | None = None
     first: float | None = None
     last: float | None = None
-    running: bool = False
     tokens: int = 0
     preemptions: int = 0
-    cached_tokens: int = 0
+    cached: Mapping[str, int] = field(default_factory=dict)
     notes: Any = None
+
+    @property
+    def cached_tokens(self) -> int:
+        return sum(self.cached.values())
 
 
 class Lives(Observer):
@@ -59,6 +62,7 @@ class Lives(Observer):
 
     def __init__(self) -> None:
         self.lives: dict[int, Life] = {}
+        self._still: set[int] = set()  # keys of those that do not run: who begins in a step is among them
         self._by_name: dict[tuple[Any, int], deque[Life]] = {}  # an id may be given again before its last word is read
 
     # ---- what is made of it
@@ -75,8 +79,8 @@ class Lives(Observer):
     def gave_way(self, life: Life, now: float) -> None:
         """It was preempted."""
 
-    def spoke(self, life: Life, count: int, gap: float | None, now: float) -> None:
-        """A step gave it `count` tokens, `gap` seconds after those before; None for the first."""
+    def spoke(self, life: Life, output: RequestOutput, count: int, gap: float | None, now: float) -> None:
+        """A step gave it `count` tokens, the last in `output`, `gap` seconds after those before; None for the first."""
 
     def ended(self, life: Life, output: RequestOutput, now: float) -> None:
         """Its last output."""
@@ -87,47 +91,51 @@ class Lives(Observer):
         for request in samples:
             life = Life(request.key, request.request_id, request.sample_index, request.prompt_len, request.arrival_time)
             self.lives[request.key] = life
+            self._still.add(request.key)
             self._by_name.setdefault((request.request_id, request.sample_index), deque()).append(life)
             self.arrived(life)
 
     def preempted(self, request: Request) -> None:
         life = self.lives.get(request.key)
         if life is not None:
-            life.running = False
+            self._still.add(request.key)
             life.preemptions += 1
             self.gave_way(life, time.monotonic())
 
     def ran(self, work: Sequence[Work], began: float, ended: float, queues: Queues) -> None:
+        still = self._still
+        if not still:
+            return
         for item in work:
-            life = self.lives.get(item.request.key)
-            if life is None or life.running:
+            key = item.request.key
+            if key not in still:
                 continue
-            life.running = True
+            still.remove(key)
+            life = self.lives[key]
             if life.began is None:
                 life.began = began
-                life.cached_tokens = item.request.cached_tokens or 0
+                life.cached = cached_by_tier(item.request)
                 self.began(life)
             else:
                 self.resumed(life, began)
 
     def failed(self, work: Sequence[Work], error: Exception) -> None:
-        for item in work:
-            life = self.lives.get(item.request.key)
-            if life is not None:
-                life.running = False
+        self._still.update(item.request.key for item in work if item.request.key in self.lives)
 
     def returned(self, outputs: Sequence[RequestOutput]) -> None:
         now = time.monotonic()
-        index = 0
-        while index < len(outputs):
-            output = outputs[index]
-            count = int(output.token_id >= 0)
-            index += 1
-            while index < len(outputs) and not output.finished and _same(outputs[index], output):
-                output = outputs[index]
-                count += output.token_id >= 0
-                index += 1
-            self._returned(output, count, now)
+        last: RequestOutput | None = None
+        count = 0
+        for output in outputs:  # those that a step gave one sample are in a row
+            if last is not None and (
+                last.sample_index != output.sample_index or last.request_id != output.request_id or last.finished
+            ):
+                self._returned(last, count, now)
+                count = 0
+            last = output
+            count += output.token_id >= 0
+        if last is not None:
+            self._returned(last, count, now)
 
     def _returned(self, output: RequestOutput, count: int, now: float) -> None:
         name = (output.request_id, output.sample_index)
@@ -136,19 +144,20 @@ class Lives(Observer):
             return
         life = lives[0]
         if count:
-            gap = None if life.last is None else now - life.last
-            if life.first is None:
-                life.first = now
-            life.last = now
+            before, life.last = life.last, now
             life.tokens += count
-            self.spoke(life, count, gap, now)
+            if before is None:
+                life.first = now
+            self.spoke(life, output, count, None if before is None else now - before, now)
         if output.finished:
             lives.popleft()
             if not lives:
                 del self._by_name[name]
             del self.lives[life.key]
+            self._still.discard(life.key)
             self.ended(life, output, now)
 
 
-def _same(one: RequestOutput, other: RequestOutput) -> bool:
-    return one.sample_index == other.sample_index and one.request_id == other.request_id
+def cached_by_tier(request: Request) -> Mapping[str, int]:
+    """Prompt tokens that a sample did not compute when it began, by the tier that had them."""
+    return {"device": request.cached_tokens or 0}

@@ -8,7 +8,7 @@ comes in; docs/observability.md holds the table that `python -m deepinfer.runtim
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .execute import Work
     from .planner import StepPlan
     from .queues import Queues
-    from .request import Request
 
 PREFIX = "deepinfer_"
 STEP_KINDS = ("prefill", "decode", "mixed")
@@ -138,6 +137,8 @@ class EngineMetrics(Lives):
                 self.counters[metric.name] = dict.fromkeys(values, 0.0)
             elif metric.kind == "histogram":
                 self.histograms[metric.name] = {value: Histogram(metric.bounds) for value in values}
+        self._tokens = 0
+        self._drafts = engine.config.limits.max_drafts > 0
         self._tbt = self.histograms["tbt_seconds"][""]
         engine.observers.add(self)
 
@@ -153,9 +154,11 @@ class EngineMetrics(Lives):
         assert life.began is not None
         self._time("queue_seconds", life.began - life.arrival)
         self._count("prompt_tokens_total", life.prompt_len)
+        for tier, tokens in life.cached.items():
+            self._count("cached_tokens_total", tokens, tier)
 
-    def spoke(self, life: Life, count: int, gap: float | None, now: float) -> None:
-        self.counters["output_tokens_total"][""] += count
+    def spoke(self, life: Life, output: RequestOutput, count: int, gap: float | None, now: float) -> None:
+        self._tokens += count
         if gap is not None:
             self._tbt.add(gap / count, count)
             return
@@ -180,11 +183,6 @@ class EngineMetrics(Lives):
             self._time("plan_seconds", seconds)
 
     def ran(self, work: Sequence[Work], began: float, ended: float, queues: Queues) -> None:
-        for item in work:
-            life = self.lives.get(item.request.key)
-            if life is not None and life.began is None:
-                for tier, tokens in cached_by_tier(item.request).items():
-                    self._count("cached_tokens_total", tokens, tier)
         super().ran(work, began, ended, queues)
         rows = rows_of(work)
         kind = step_kind(rows)
@@ -202,15 +200,12 @@ class EngineMetrics(Lives):
             self._time("commit_seconds", seconds)
 
     def returned(self, outputs: Sequence[RequestOutput]) -> None:
+        self._tokens = 0
         super().returned(outputs)
-        drafted = verified = accepted = 0
-        for output in outputs:
-            drafted += output.drafted
-            verified += output.verified
-            accepted += output.accepted
-        self._count("drafted_tokens_total", drafted)
-        self._count("verified_tokens_total", verified)
-        self._count("accepted_tokens_total", accepted)
+        self._count("output_tokens_total", self._tokens)
+        if self._drafts:
+            for name in ("drafted", "verified", "accepted"):
+                self._count(f"{name}_tokens_total", sum(getattr(output, name) for output in outputs))
 
     # ---- showing
 
@@ -257,11 +252,6 @@ def gauges_of(now: Occupancy) -> dict[str, float]:
         "slots_in_use": now.slots_in_use,
         "fragmentation_ratio": now.fragmentation,
     }
-
-
-def cached_by_tier(request: Request) -> Mapping[str, int]:
-    """Prompt tokens that a sample did not compute when it began, by the tier that had them."""
-    return {"device": request.cached_tokens or 0}
 
 
 def rows_of(work: Sequence[Work]) -> tuple[int, int, int]:

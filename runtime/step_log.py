@@ -18,7 +18,7 @@ import numpy as np
 
 from .flops import FlopModel, Ints
 from .lives import Life, Lives
-from .metrics import cached_by_tier, rows_of
+from .metrics import rows_of
 from .occupancy import Occupancy, occupancy_of
 from .outputs import FinishReason, RequestOutput
 
@@ -112,10 +112,16 @@ class StepLog(Lives):
 
     # ---- samples
 
-    def spoke(self, life: Life, count: int, gap: float | None, now: float) -> None:
+    def began(self, life: Life) -> None:
+        self._window.prompt += life.prompt_len
+        self._window.cached += life.cached_tokens
+
+    def spoke(self, life: Life, output: RequestOutput, count: int, gap: float | None, now: float) -> None:
         self._window.tokens += count
         if gap is None:
             self._window.ttft.add(now - life.arrival)
+        if output.verified:
+            self._count_drafts(output)
 
     def ended(self, life: Life, output: RequestOutput, now: float) -> None:
         window = self._window
@@ -141,16 +147,11 @@ class StepLog(Lives):
 
     def ran(self, work: Sequence[Work], began: float, ended: float, queues: Queues) -> None:
         window = self._window
-        for item in work:
-            life = self.lives.get(item.request.key)
-            if life is not None and life.began is None:
-                window.prompt += life.prompt_len
-                window.cached += sum(cached_by_tier(item.request).values())
         super().ran(work, began, ended, queues)
         rows = rows_of(work)
         window.steps += 1
         window.samples += len(work)
-        window.logits += sum(len(item.sampled_rows) + len(item.prompt_rows) for item in work)
+        window.logits += rows[2] + sum([item.sample + len(item.prompt_rows) for item in work])
         for place, count in enumerate(rows):
             window.rows[place] += count
         share = rows[0] / max(1, sum(rows))
@@ -170,9 +171,6 @@ class StepLog(Lives):
 
     def returned(self, outputs: Sequence[RequestOutput]) -> None:
         super().returned(outputs)
-        for output in outputs:
-            if output.verified:
-                self._count_drafts(output)
         self._write_if_due()
 
     def _count_drafts(self, output: RequestOutput) -> None:

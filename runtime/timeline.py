@@ -103,7 +103,7 @@ class Timeline(Lives):
         if record.waits and record.waits[-1][1] is None:
             record.waits[-1] = (record.waits[-1][0], max(now, record.waits[-1][0]))
 
-    def spoke(self, life: Life, count: int, gap: float | None, now: float) -> None:
+    def spoke(self, life: Life, output: RequestOutput, count: int, gap: float | None, now: float) -> None:
         record: Record = life.notes
         if self._room(record):
             record.token_times.append(now)

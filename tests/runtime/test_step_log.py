@@ -115,13 +115,10 @@ def test_mfu_counts_what_it_should_and_says_when_it_cannot() -> None:
 
 def test_drafts_by_place_and_the_error_of_confidence() -> None:
     log = StepLog(build_engine(log_interval=9).config)
-    log.returned(
-        [
-            RequestOutput(request_id=0, token_id=5, verified=3, accepted=1, confidence_score=[0.9, 0.5, 0.7]),
-            RequestOutput(request_id=1, token_id=5, verified=2, accepted=2, confidence_score=[0.8, 0.6]),
-            RequestOutput(request_id=2, token_id=5),
-        ]
-    )
+    for accepted, confidences in ((1, [0.9, 0.5, 0.7]), (2, [0.8, 0.6])):
+        log._count_drafts(
+            RequestOutput(request_id=0, verified=len(confidences), accepted=accepted, confidence_score=confidences)
+        )
     window = log._window
     assert (window.verified_at, window.accepted_at) == ([2, 2, 1], [2, 1, 0])
     # The third draft of the first was never looked at: -0.1 + 0.5, then -0.2 - 0.4.
