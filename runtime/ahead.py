@@ -581,7 +581,13 @@ class Reports:
             done += len(item.prompt_rows)
         # Where bounds were too large, rows are left over.
         rows = zip(layout.draws.tolist(), layout.begin.tolist(), found.get("gained", ()), strict=True)
+        plain = not (self.top or self.raw or self.log2q or "smaller" in found)
+        tokens, logprobs, kept = (found.get(name, ()) for name in ("tokens", "logprobs", "count"))
         for number, begin, gained in rows:
+            if plain:
+                said = range(begin, begin + gained)
+                results[number].tokens = [Drawn(tokens[row], logprobs[row], valid=kept[row] > 0) for row in said]
+                continue
             item = layout.items[number]
             results[number].tokens = [self._drawn(found, item, begin + place, place) for place in range(gained)]
 

@@ -56,9 +56,11 @@ def report(output: RequestOutput, request: Request, drawn: Drawn) -> None:
     output.nextn_logprobs = drawn.draft_logprob
     output.token_id = drawn.token
     output.token_logprobs = drawn.logprob
-    output.top_token_ids, output.top_logprobs = drawn.top_ids, drawn.top_logprobs
-    output.raw_token_logprobs = drawn.raw_logprob
-    output.raw_top_token_ids, output.raw_top_logprobs = drawn.raw_top_ids, drawn.raw_top_logprobs
+    if drawn.top_ids:
+        output.top_token_ids, output.top_logprobs = list(drawn.top_ids), list(drawn.top_logprobs)
+    if drawn.raw_logprob is not None:
+        output.raw_token_logprobs = drawn.raw_logprob
+        output.raw_top_token_ids, output.raw_top_logprobs = list(drawn.raw_top_ids), list(drawn.raw_top_logprobs)
     output.sum_smaller_probs = drawn.sum_smaller
     if not request.prompt_reported:
         output.prompt_logprobs, request.prompt_reported = request.prompt_logprobs, True

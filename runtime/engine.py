@@ -8,6 +8,7 @@ belongs to one thread. Resources go back when the last step that may read or wri
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import time
@@ -95,7 +96,7 @@ class LLMEngine:
         self._ready: list[RequestOutput] = []
         self._search: Isolation | None = None
         self._distrusted: set[int] = set()
-        self._stepping = False
+        self._stepping = self._collects = False
         self._flights: list[Flight] = []  # the oldest first
         self._launch: Any = getattr(executor, "launch", None) if config.async_scheduling else None
         self._landed = 0.0
@@ -319,8 +320,13 @@ class LLMEngine:
         if self._stepping:
             raise RuntimeError("step() was called while a step is running")
         self._stepping = True
+        # A step makes objects for every request and no cycles: looking for garbage among them is for between steps.
+        self._collects = gc.isenabled()
+        gc.disable()
 
     def _end_step(self) -> None:
+        if self._collects:
+            gc.enable()
         with self._lock:
             self._stepping = False
             self._apply_aborts()
@@ -566,8 +572,9 @@ class LLMEngine:
                 continue
             assert request.key == item.key
             assert item.start == (request.computed if request.flying is None else request.flying.end)
-            cache.make_room(item.new_pages)
-            request.take(queues.pages, item.new_pages)
+            if item.new_pages:
+                cache.make_room(item.new_pages)
+                request.take(queues.pages, item.new_pages)
             if item.admitted:
                 begun.fill(request)
                 self._count_cached(request)
@@ -640,13 +647,15 @@ class LLMEngine:
                 continue
             self._queues.service.charge(request.params.tenant, item.end - item.start)
             request.computed = item.known_end + result.accepted  # rows of rejected drafts are as if never computed
-            self.stats.prompt_tokens += max(0, min(item.end, request.prompt_len) - item.start)
+            if item.start < request.prompt_len:
+                self.stats.prompt_tokens += min(item.end, request.prompt_len) - item.start
             if request.aborted:
                 if not all(drawn.valid for drawn in result.tokens):
                     self._queues.cache.forget(request)
                     request.tainted = True
                 continue
-            request.prompt_logprobs += result.prompt_logprobs
+            if result.prompt_logprobs:
+                request.prompt_logprobs += result.prompt_logprobs
             try:
                 self._say(item, result)
             except Exception as error:  # of its text: nobody else's affair
@@ -659,6 +668,8 @@ class LLMEngine:
     def _share(self, request: Request, item: Work) -> None:
         """Leaves a running request's full pages to the prefix cache, and copies of its state where others may begin."""
         cache = self._queues.cache
+        if cache.settings is None:
+            return
         cache.keep_pages(request)
         if item.start < request.prompt_len <= request.computed:
             border = request.prompt_len - 1  # behind it whoever asks the same must compute a row

@@ -308,7 +308,8 @@ class Sampler:
         if most:
             ids, values = (t.tolist() for t in ops.top_logprobs(logits, most, inverse, kept))
             for i, p in enumerate(params):
-                drawn[i].top_ids, drawn[i].top_logprobs = ids[i][: p.top_logprobs], values[i][: p.top_logprobs]
+                if p.top_logprobs:
+                    drawn[i].top_ids, drawn[i].top_logprobs = ids[i][: p.top_logprobs], values[i][: p.top_logprobs]
         if any(p.logprobs is not None for p in params):
             raw_values = ops.token_logprobs(raw, tokens).tolist()
             most = max(p.logprobs or 0 for p in params)

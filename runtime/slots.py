@@ -107,6 +107,10 @@ class SlotState:
         self._tables = np.full((slots, 4), -1, np.int32)
         self._held: list[tuple[Lease | None, int]] = [(None, 0)] * slots  # whose pages a line of that holds
 
+    def owner(self, request: Request) -> int:
+        """Serial number of a request whose line is there."""
+        return int(self.owners([request], np.array([slot_of(request)]))[0])
+
     def owners(self, requests: Sequence[Request], slots: Array) -> Array:
         """Serial numbers of requests whose lines are there, int32 [N]."""
         for request, slot in zip(requests, slots.tolist(), strict=True):

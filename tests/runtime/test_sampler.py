@@ -169,7 +169,7 @@ def test_raw_and_processed_logprobs() -> None:
     assert d.raw_top_logprobs == pytest.approx(np.sort(raw)[::-1][:4].tolist(), abs=plain)
     assert d.top_logprobs == pytest.approx(np.sort(processed)[::-1][:4].tolist(), abs=tempered)
     (d,) = draw(logits, [request([3])])
-    assert d.raw_logprob is None and d.top_ids == d.raw_top_ids == []
+    assert d.raw_logprob is None and not d.top_ids and not d.raw_top_ids
 
 
 def test_top_lists_are_as_long_as_each_row_asks() -> None:
