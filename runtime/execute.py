@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..hal.device import Device
-from ..hal.stream import InlineStreams, Streams
 from ..model.truncation import EXACT, Truncation
 from .moves import Moves, Pairs
 from .request import Proposal, Request
 
 if TYPE_CHECKING:
+    from ..hal.stream import Streams
     from .ahead import LaunchesSteps
     from .flight import Ticket
     from .offload import HostMemory
@@ -74,11 +73,11 @@ class Drawn:
 
     token: int
     logprob: float = 0.0
-    top_ids: list[int] = field(default_factory=list)
-    top_logprobs: list[float] = field(default_factory=list)
+    top_ids: Sequence[int] = ()
+    top_logprobs: Sequence[float] = ()
     raw_logprob: float | None = None
-    raw_top_ids: list[int] = field(default_factory=list)
-    raw_top_logprobs: list[float] = field(default_factory=list)
+    raw_top_ids: Sequence[int] = ()
+    raw_top_logprobs: Sequence[float] = ()
     sum_smaller: float = -1.0
     valid: bool = True
     draft_logprob: float = 1.0
@@ -200,6 +199,8 @@ class ModelExecutor:
         those of a drafter that is no part of the model. It is run at once where nothing of it is unknown and some of it
         is the host's to sample.
         """
+        from ..hal.device import Device
+        from ..hal.stream import InlineStreams
         from .ahead import LaunchesSteps, needs_host
         from .drafting import ModelDrafter
         from .flight import Done
