@@ -166,7 +166,7 @@ _SCHEDULING = [
         "Plan and launch the next step while the device runs this one, for engines made without `async_scheduling`.",
         text="1",
     ),
-    _planned("GC_INTERVAL_STEP", integer(1), 1000, _ASYNC, "Steps between collections of Python's garbage."),
+    _planned("GC_INTERVAL_STEP", integer(1), 1000, "the server", "Steps between collections of Python's garbage."),
     _used(
         "LOGGING_INTERVAL_STEP",
         integer(),
@@ -317,9 +317,13 @@ _IMAGES = [
         text="set by the engine: 1, completion engines 0",
     ),
     _planned("MULTIMODAL_POOL_SIZE_GB", number(above=0), 8.0, _VISION, "Size of the pool, in GiB."),
-    _planned("MULTI_MODAL_BUFFER_SIZE", integer(1), 512, _VISION, "Images in flight between vision workers."),
-    _planned(
-        "MULTI_MODAL_WORKER_TIMEOUT", number(), 1800.0, _VISION, "Seconds before a hang is reported; 0 or less is off."
+    _used("MULTI_MODAL_BUFFER_SIZE", integer(1), 512, "Requests whose images may wait to be decoded."),
+    _used(
+        "MULTI_MODAL_WORKER_TIMEOUT",
+        number(above=0),
+        60.0,
+        "Seconds that the images of a request may take to decode; then their worker is replaced. Upstream's default is "
+        "1800, and 0 turns it off.",
     ),
 ]
 

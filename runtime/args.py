@@ -80,6 +80,8 @@ class EngineArgs:
             `enable_prefix_caching`.
         host_memory_gib: host memory, pinned where the device makes use of that, in which the caches of preempted
             requests wait where that takes less time than computing them again; 0 has all of them computed again.
+        image_workers: processes that decode the images of requests as they come; 0 decodes them in the thread that adds
+            the request. `LLM.generate` checks all of its images before anything runs, in the thread that calls it.
         async_scheduling: plan and launch a step while the device runs the one before; the same outputs, a call of
             `step` later. None takes the variable DEEPINFER_ZERO_OVERHEAD_SCHEDULING, on unless set.
         drafter_invariant: the drafter draws with the target's random numbers, and a draft is accepted only if the
@@ -124,6 +126,7 @@ class EngineArgs:
     enable_prefix_caching: bool = False
     prefix_replay_tokens: int | None = None
     host_memory_gib: float = 0.0
+    image_workers: int = 1
     step_seconds: float | None = None
     trace: str | None = None
     metrics_port: int | None = None
@@ -185,6 +188,7 @@ class EngineArgs:
             if not self.chunked_prefill:
                 raise InvalidArgumentError("step_seconds", self.step_seconds, "None, or chunked_prefill=True beside it")
         self.host_memory_gib = check_float("host_memory_gib", self.host_memory_gib, 0.0, 1 << 20)
+        self.image_workers = check_int("image_workers", self.image_workers, 0, 64)
         self._check_replay()
         self.max_num_seqs = check_int("max_num_seqs", self.max_num_seqs, 1, 1 << 20)
         for name, low in (

@@ -26,6 +26,7 @@ from .engine import EngineConfig, LLMEngine
 from .execute import ModelExecutor
 from .flops import FlopModel
 from .graphs import DecodeGraphs, GraphSettings, Where
+from .image_workers import WorkerSettings
 from .images import ImageReader
 from .offload import HostMemory, HostSettings, divide
 from .planner import pages_for
@@ -116,7 +117,7 @@ def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device:
         flops=None if args.disable_log_stats else FlopModel.of(model.config),
         peak_flops=None if args.disable_log_stats else peak_of(backend, device),
         async_scheduling=_async_scheduling(args),
-        images=ImageReader(model.config, spelling=tokenizer.token_bytes(model.config.image_token_id).decode()),
+        images=_images(args, model, tokenizer),
     )
 
     def decoder() -> TextDecoder:
@@ -125,6 +126,8 @@ def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device:
     def close() -> None:
         if executor.graphs is not None:
             executor.graphs.release()
+        if config.images is not None:
+            config.images.close()
         model.close()
 
     engine = LLMEngine(config, executor, decoder, close)
@@ -233,6 +236,16 @@ def _prefix(args: EngineArgs, model: Model, truncation: Truncation) -> PrefixSet
         )
     identity = repr((model.config, model.cache_layout, truncation)).encode()
     return PrefixSettings(_slack(model), identity, truncation, replay)
+
+
+def _images(args: EngineArgs, model: Model, tokenizer: Tokenizer) -> ImageReader:
+    """Reads images, with workers to decode them unless that is turned off. They start when the first image comes."""
+    workers = None
+    if args.image_workers:
+        seconds, queued = env.get("DEEPINFER_MULTI_MODAL_WORKER_TIMEOUT"), env.get("DEEPINFER_MULTI_MODAL_BUFFER_SIZE")
+        workers = WorkerSettings(args.image_workers, seconds, queued)
+    spelling = tokenizer.token_bytes(model.config.image_token_id).decode()
+    return ImageReader(model.config, spelling=spelling, workers=workers)
 
 
 def _slack(model: Model) -> int:

@@ -84,6 +84,7 @@ ARGUMENT_TESTS: Mapping[str, str] = {
     "metrics_port": "tests/runtime/test_watch.py::test_an_engine_shows_what_its_arguments_ask_for",
     "timeline": "tests/runtime/test_watch.py::test_an_engine_shows_what_its_arguments_ask_for",
     "prefix_replay_tokens": "tests/runtime/test_replay.py::test_windows_that_are_gone_are_begun_anew",
+    "image_workers": _LOADER + "test_images_are_decoded_as_the_arguments_say",
     "host_memory_gib": "tests/runtime/test_tiny_moves.py::test_host_memory_is_taken_and_used",
     "enable_prefix_caching": "tests/runtime/test_tiny_prefix.py::test_later_turns_are_spared_and_say_the_same",
     "drafter_invariant": _DRAFTING + "test_invariant_text_is_that_of_plain_decoding",
@@ -96,6 +97,7 @@ OWN_SAMPLING = {
 OWN_ARGUMENTS = {
     "num_pages", "device", "backend", "engram_storage", "drafter_invariant", "yoco_prefill_truncation_mode",
     "yoco_prefill_keep_tokens", "enable_prefix_caching", "prefix_replay_tokens", "host_memory_gib",
+    "image_workers",
     "step_seconds",
     "trace", "async_scheduling", "metrics_port", "timeline",
 }  # fmt: skip
@@ -158,6 +160,8 @@ VARIABLE_TESTS: Mapping[str, str] = {
     "ENGRAM_FORCE_GPU_STORAGE": _LOADER + "test_where_the_engram_tables_live",
     "YOCO_PREFILL_TRUNCATION_MODE": _TRUNCATION + "test_the_variables_choose_what_is_computed",
     "YOCO_PREFILL_KEEP_TOKENS": _TRUNCATION + "test_the_variables_choose_what_is_computed",
+    "MULTI_MODAL_WORKER_TIMEOUT": _LOADER + "test_images_are_decoded_as_the_arguments_say",
+    "MULTI_MODAL_BUFFER_SIZE": _LOADER + "test_images_are_decoded_as_the_arguments_say",
     "COMPUTE_SUM_SMALLER_PROBS": _LOADER + "test_the_variables_of_sampling_act_on_what_is_drawn",
     "SAMPLER_FORCE_TOPK": _LOADER + "test_the_variables_of_sampling_act_on_what_is_drawn",
     "ENFORCE_EAGER": _GRAPHS + "test_the_variables_turn_graphs_off",

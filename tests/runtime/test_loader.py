@@ -388,3 +388,15 @@ def test_a_loaded_engine_generates(model: Model) -> None:
     params = SamplingParams(max_tokens=3, temperature=0, ignore_eos=True)
     texts = llm.generate(["Once upon", "The"], params, use_tqdm=False)
     assert texts == [llm.generate(text, params, use_tqdm=False)[0] for text in ("Once upon", "The")]
+
+
+def test_images_are_decoded_as_the_arguments_say(setting: Any, model: Model) -> None:
+    assert build(model, image_workers=0).engine.config.images.workers is None
+    setting(MULTI_MODAL_WORKER_TIMEOUT="2.5", MULTI_MODAL_BUFFER_SIZE="3")
+    engine = build(model, image_workers=2).engine
+    workers = engine.config.images.workers
+    assert (workers.settings.workers, workers.settings.seconds, workers.settings.queued) == (2, 2.5, 3)
+    assert not workers.pids, "they start with the first image"
+    workers.close()
+    with pytest.raises(InvalidArgumentError, match="image_workers"):
+        build(model, image_workers=65)
