@@ -31,6 +31,7 @@ def decode_rate(engine: LLMEngine, batch: int, prompt: Sequence[int], tokens: in
         params = SamplingParams(max_tokens=tokens + 1, ignore_eos=True, seq_seed=index)
         engine.add_request(None, index, params, prompt)
     engine.step()  # prefill, and the first token of each
+    engine.flush_inflight_reqs()
     started = time.perf_counter()
     count = 0
     while engine.has_unfinished_requests():

@@ -33,7 +33,7 @@ from deepinfer.runtime.params import SamplingParams
 from deepinfer.runtime.planner import Limits
 from deepinfer.runtime.sampler import Sampler
 
-BAR = 8.0
+BAR = 30.0
 VOCAB = 1024
 PHASES = ("plan", "metadata", "results", "commit")
 
