@@ -6,7 +6,8 @@ usage() {
     cat <<'HELP'
 Usage: ./build.sh [COMMAND]
 
-  (none)             make .venv and install deepinfer into it
+  (none)             make .venv and install deepinfer into it; for ascend also say how far kernels get on this
+                     machine, lower those whose text is not current, and run the self-test (simulated without CANN)
   test [ARGS]        the same with the test extra, then run the tests; ARGS go to pytest
   dev                the same with the test, dev, crosscheck, recipe-test, images, page-test, ascend-sim,
                      cuda-sim and cuda-check extras
@@ -184,6 +185,7 @@ set_up() {
     local cann key list extra extras=() missing=""
     choose_accelerator
     choose_python || die "$python_problem"
+    [ "$accelerator" != ascend ] || set -- "$@" ascend-sim    # what lowers kernels, and the simulator's headers
     cann=""
     [ "$accelerator" != ascend ] || cann=$(find_cann || true)
     make_venv
@@ -220,6 +222,11 @@ with CPU wheels, then run ./build.sh again"
     list="${extras[*]-}"
     say "installing deepinfer${list:+ with $list}"
     pip_install --editable ".${list:+[${list// /,}]}"
+    if [ "$accelerator" = ascend ]; then
+        say "how far kernels get here, those to be lowered, and a self-test"
+        run "$venv_python" -m deepinfer.backends.ascend.build --self-test ||
+            die "the kernels for Ascend cannot run here: see above"
+    fi
     [ -n "$dry_run" ] || printf '%s\n%s\n' "$key" "$list" >"$installed"
 }
 

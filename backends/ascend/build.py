@@ -4,6 +4,7 @@
     python -m deepinfer.backends.ascend.build --write        # and keep the texts in lowered/
     python -m deepinfer.backends.ascend.build --check        # lower everything anew: exit status 1 if a text differs
     python -m deepinfer.backends.ascend.build --compile DIR  # images for dav-3510, with bisheng
+    python -m deepinfer.backends.ascend.build --self-test    # and try one kernel, on the device or the simulator
 
 A kept text that differs from what the installed tilelang writes shows a change of the wheel as a diff.
 """
@@ -16,6 +17,8 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
+from ...hal.backend import Unavailable
+from ...hal.errors import DeepInferError
 from . import backend, discovery, driver
 from .program import LOWERED, Program
 
@@ -64,9 +67,10 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="keep the texts in the package")
     parser.add_argument("--check", action="store_true", help="lower everything anew and compare with the kept texts")
     parser.add_argument("--compile", type=Path, metavar="DIR", help="compile images into DIR")
+    parser.add_argument("--self-test", action="store_true", help="run the self-test on the first device")
     parser.add_argument("--name", default="", help="only programs whose label contains this")
     given = parser.parse_args()
-    print("\n".join(discovery.discover().lines()))
+    print("\n".join(discovery.discover().lines()), flush=True)
     known = programs()
     fine = True
     for program in known:
@@ -77,13 +81,30 @@ def main() -> int:
         if given.compile:
             given.compile.mkdir(parents=True, exist_ok=True)
             said += f", compiled to {driver.compile_image(program.text(), given.compile / f'{program.label}.aibin')}"
-        print(f"{program.label}: {said}")
-    for path in orphans(known):
+        print(f"{program.label}: {said}", flush=True)
+    for path in [] if given.name else orphans(known):
         print(f"{path.name}: belongs to no program{', removed' if given.write else ''}")
         if given.write:
             path.unlink()
         fine = fine and given.write
+    if given.self_test and (refused := _self_test()):
+        print(refused)
+        return 1
     return 0 if fine or not given.check else 1
+
+
+def _self_test() -> str:
+    """Runs the self-test on the first device, and says so; why it could not be run, or what it found, else ""."""
+    verdict = backend.probe()
+    if isinstance(verdict, Unavailable):
+        return f"no self-test: {verdict}"
+    device = backend.devices()[0]
+    try:
+        backend.self_test(device)
+    except DeepInferError as error:
+        return str(error)
+    print(f"self-test: passed {'on the simulator' if device.type == 'cpu' else f'on {device}'}")
+    return ""
 
 
 if __name__ == "__main__":

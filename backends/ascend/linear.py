@@ -14,7 +14,7 @@ ROWS = COLUMNS = 128
 LINEAR_BF16 = {
     fp32: Program("linear_kernels.py", "linear_bf16", out="float32" if fp32 else "bfloat16") for fp32 in (False, True)
 }
-LINEAR_FP8 = Program("linear_kernels.py", "linear_fp8")
+LINEAR_FP8 = {channels: Program("linear_kernels.py", "linear_fp8", channels=channels) for channels in (256, 64)}
 
 
 def tiles(rows: int, columns: int) -> dict[str, int]:
@@ -59,18 +59,10 @@ def linear_fp8(xq: Tensor, xs: Tensor, handle: WeightHandle, out: Tensor | None)
     weight, scale = handle.tensors
     (m, k), n = xq.shape, weight.shape[0]
     y = torch.empty((m, n), dtype=torch.bfloat16, device=xq.device) if out is None else out
-    lie = tiles(m, n)
-    LINEAR_FP8(
-        lie["tiles"],
-        X=xq,
-        SX=xs.view(torch.uint16),
-        W=weight,
-        SW=scale.view(torch.uint16),
-        Y=y,
-        m=m,
-        N=n,
-        K=k,
-        pairs=k // 64,
-        **lie,
-    )
+    if m:
+        if xs.data_ptr() % 2:
+            xs = xs.clone()  # pairs of scales begin at even addresses
+        given = {"X": xq, "SX": xs.view(torch.uint16), "W": weight, "SW": scale.view(torch.uint16), "Y": y}
+        lie = tiles(m, n)
+        LINEAR_FP8[256 if k % 256 == 0 else 64](lie["tiles"], **given, m=m, N=n, K=k, **lie)
     return y

@@ -47,15 +47,19 @@ def linear_bf16(out="bfloat16", rows=128, columns=128, channels=128):
 
 
 def linear_fp8(rows=128, columns=128, channels=256):
-    """y = bf16((xq * 2^(xs-127)) @ (w * 2^(ws-127))^T), a scale for 32 channels of each row, in pairs; K in 64s."""
-    m, N, K, pairs = T.dynamic("m"), T.dynamic("N"), T.dynamic("K"), T.dynamic("pairs")
+    """y = bf16((xq * 2^(xs-127)) @ (w * 2^(ws-127))^T), a scale for 32 channels of each row, in pairs.
+
+    K is a multiple of `channels`, itself of 64: the scales of a tile that is not whole would keep what L1 held before,
+    which may be NaN, while its codes are filled with zeros.
+    """
+    m, N, K = T.dynamic("m"), T.dynamic("N"), T.dynamic("K")
 
     @T.prim_func
     def linear_fp8(
         X: T.Tensor((m, K), F8),
-        SX: T.Tensor((m, pairs), U16),
+        SX: T.Tensor((m, K // 64), U16),
         W: T.Tensor((N, K), F8),
-        SW: T.Tensor((N, pairs), U16),
+        SW: T.Tensor((N, K // 64), U16),
         Y: T.Tensor((m, N), BF16),
         across: T.int32,
         tiles: T.int32,
@@ -70,7 +74,7 @@ def linear_fp8(rows=128, columns=128, channels=256):
             T.assume(0 < cores)
             T.assume(0 < across)
             T.assume(0 < K)
-            T.assume(0 < pairs)
+            T.assume(K % channels == 0)
             T.assume(0 < N)
             for i in T.serial(T.ceildiv(tiles - bx, cores)):
                 t = bx + i * cores
@@ -80,7 +84,7 @@ def linear_fp8(rows=128, columns=128, channels=256):
                 T.assume(m0 < m)
                 T.assume(0 <= n0)
                 T.assume(n0 < N)
-                for k in T.Pipelined(T.ceildiv(K, channels), num_stages=2):
+                for k in T.Pipelined(K // channels, num_stages=2):
                     T.copy(X[m0, k * channels], x)
                     T.copy(W[n0, k * channels], w)
                     T.copy(SX[m0, k * (channels // 64)], sx)

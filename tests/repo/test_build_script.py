@@ -20,7 +20,7 @@ DEV = "test,dev,crosscheck,recipe-test,images,page-test,ascend-sim,cuda-sim,cuda
 STUB = """#!/bin/sh
 case "$1 $2" in
     "-m venv") mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && echo "venv" >>"$STUB_LOG"; exit ;;
-    "-m pip" | "-m pytest") shift; echo "$*" >>"$STUB_LOG"; exit "${STUB_STATUS:-0}" ;;
+    "-m pip" | "-m pytest" | "-m deepinfer"*) shift; echo "$*" >>"$STUB_LOG"; exit "${STUB_STATUS:-0}" ;;
     "-c "*torch.version.cuda*) exit "${STUB_WITHOUT_CUDA:-0}" ;;
 esac
 exec "$STUB_PYTHON" "$@"
@@ -182,12 +182,14 @@ def test_an_unknown_accelerator_is_an_error_that_lists_the_known(
 
 def test_torch_npu_is_installed_only_where_cann_is(build: Run, log: Callable[[], list[str]], tmp_path: Path) -> None:
     done = build(DEEPINFER_ACCELERATOR="ascend")
-    assert [what for _, what in installed(log())] == ["torch", "."]
+    lines = log()
+    assert [what for _, what in installed(lines)] == ["torch", ".[ascend-sim]"]
+    assert lines[-1] == "deepinfer.backends.ascend.build --self-test"
     assert "torch_npu is left out" in done.stdout
     build(DEEPINFER_ACCELERATOR="ascend", ASCEND_HOME_PATH=str(tmp_path))
     lines = log()
     assert lines[0] == "venv"
-    assert [what for _, what in installed(lines)] == ["torch", "torch_npu", "."]
+    assert [what for _, what in installed(lines)] == ["torch", "torch_npu", ".[ascend-sim]"]
     build(DEEPINFER_ACCELERATOR="ascend")
     assert log()[0] == "venv", "without CANN an environment with torch_npu is of no use"
 

@@ -1,0 +1,195 @@
+"""Which level a machine is at, and the one message for what is half there; with fake tools."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from deepinfer.backends.ascend import AscendBackend, discovery, driver, verdict, versions
+from deepinfer.backends.ascend.discovery import Found, Level, discover
+from deepinfer.backends.ascend.errors import AscendSetupError, CannError, ChipError, TorchNpuError
+from deepinfer.hal.backend import Available, Unavailable
+
+HOME = "/opt/cann"
+
+
+class Fake:
+    """A machine: what is installed, and how often the device was asked."""
+
+    def __init__(
+        self,
+        *,
+        cann: str | None = None,
+        torch_npu: str | None = None,
+        devices: list[str] | Exception | None = None,
+        programs: tuple[str, ...] = (),
+        lowering: str = "",
+        simulator: str = "",
+        environ: Mapping[str, str] | None = None,
+        library: bool | None = None,
+    ) -> None:
+        self.environ = {"ASCEND_HOME_PATH": HOME} if environ is None else environ
+        self.files = {f"{HOME}/version.cfg": f"# version\ntoolkit_running_version=[{cann}:{cann}]\n"} if cann else {}
+        self.packages = {"torch": "2.13.0+cpu", "torch_npu": torch_npu}
+        self._devices, self.programs = devices, programs
+        self._lowering, self._simulator = lowering, simulator
+        self.library = cann is not None if library is None else library
+        self.asked = 0
+
+    def version(self, package: str) -> str | None:
+        return self.packages.get(package)
+
+    def lowering(self) -> str:
+        return self._lowering
+
+    def simulator(self) -> str:
+        return self._simulator
+
+    def loads(self, library: str) -> bool:
+        return self.library and library == f"{HOME}/lib64/libascendcl.so"
+
+    def which(self, program: str) -> str | None:
+        return program if program in self.programs else None
+
+    def read(self, path: str) -> str | None:
+        return self.files.get(path)
+
+    def devices(self) -> list[str]:
+        self.asked += 1
+        if isinstance(self._devices, Exception):
+            raise self._devices
+        return self._devices or []
+
+
+WHOLE = {"cann": "9.2.0", "torch_npu": "2.13.0", "devices": ["Ascend950PR_9599"] * 2}
+
+
+@pytest.mark.parametrize(
+    ("machine", "level"),
+    [
+        ({"lowering": "no tilelang", "simulator": "no tilelang"}, Level.NOTHING),
+        ({}, Level.LOWERING),
+        ({"cann": "9.2.1"}, Level.CANN),
+        ({"cann": "9.2.1", "lowering": "no tilelang"}, Level.CANN),
+        ({"cann": "9.2.1", "torch_npu": "2.13.0"}, Level.TORCH_NPU),
+        (WHOLE, Level.CHIP),
+        ({**WHOLE, "devices": ["Ascend910_9391"]}, Level.TORCH_NPU),
+    ],
+)
+def test_levels(machine: dict[str, object], level: Level) -> None:
+    assert discover(Fake(**machine)).level is level  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("machine", "kind", "words"),
+    [
+        ({"torch_npu": "2.13.0"}, TorchNpuError, ["torch_npu 2.13.0", "CANN is not", "pip uninstall torch_npu"]),
+        ({"cann": "8.5.0", "torch_npu": "2.13.0"}, CannError, ["CANN is 8.5.0", "from 9.2 on", "set_env.sh"]),
+        ({"cann": "10.0"}, CannError, ["CANN is 10.0", "below 10"]),
+        ({"library": True}, CannError, ["no version of CANN", "ASCEND_HOME_PATH"]),
+        ({"cann": "9.2", "torch_npu": "2.12.0"}, TorchNpuError, ["2.12.0 beside torch 2.13.0"]),
+        ({**WHOLE, "devices": ImportError("libhccl.so: no such file\nmore")}, TorchNpuError, ["libhccl.so", "set_env"]),
+        ({**WHOLE, "devices": ["Ascend910B3"]}, ChipError, ["Ascend910B3", "Ascend 950"]),
+        ({**WHOLE, "devices": ["Ascend950PR", "Ascend910B3"]}, ChipError, ["Ascend910B3"]),
+    ],
+)
+def test_what_is_half_there_is_one_clear_message(
+    machine: dict[str, object], kind: type[AscendSetupError], words: list[str]
+) -> None:
+    found = discover(Fake(**machine))  # type: ignore[arg-type]
+    assert type(found.problem) is kind
+    message = str(found.problem)
+    assert all(word in message for word in words) and "\n" not in message
+    refused = verdict(found)
+    assert isinstance(refused, Unavailable) and str(refused) == message
+    again = pickle.loads(pickle.dumps(found.problem))
+    assert type(again) is kind and str(again) == message
+
+
+@pytest.mark.parametrize("machine", [{"torch_npu": "2.13.0"}, {"cann": "8.0", "torch_npu": "2.13.0"}])
+def test_torch_npu_is_not_imported_before_cann_is_known_to_fit(machine: dict[str, str]) -> None:
+    fake = Fake(**machine)  # type: ignore[arg-type]
+    discover(fake)
+    assert not fake.asked, "importing torch_npu without its libraries breaks torch"
+
+
+def test_a_device_is_preferred_to_the_simulator() -> None:
+    found = verdict(discover(Fake(**WHOLE)))  # type: ignore[arg-type]
+    assert isinstance(found, Available) and "2 x Ascend950PR_9599, CANN 9.2.0, torch_npu 2.13.0" == found.detail
+
+
+def test_without_a_device_kernels_are_simulated_and_said_to_be() -> None:
+    found = verdict(discover(Fake()))
+    assert isinstance(found, Available) and "simulated" in found.detail and "level 1" in found.detail
+    none = verdict(discover(Fake(simulator="no C++ compiler 'g++'")))
+    assert isinstance(none, Unavailable) and "no C++ compiler" in none.reason and "build.sh" in none.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("toolkit_running_version=[9.2.RC1:9.2.RC1.alpha001]", "9.2.RC1.alpha001"),
+        ("toolkit_running_version=[CANN:9.2.0]", "9.2.0"),
+        ("package_name=x\nversion=9.3.1\n", "9.3.1"),
+        ("Version=9.2.0", "9.2.0"),
+        ("nothing", ""),
+    ],
+)
+def test_versions_of_cann_as_its_files_state_them(text: str, version: str) -> None:
+    fake = Fake(library=True)
+    fake.files = {f"{HOME}/version.info": text}
+    assert discover(fake).cann == (version or "of unknown version")
+
+
+def test_the_compiler_is_found_under_its_home_or_on_the_path(tmp_path: Path) -> None:
+    assert discover(Fake()).compiler == "no bisheng with its ld.lld on the PATH"
+    assert not discover(Fake(programs=("bisheng", "ld.lld"))).compiler
+    assert discover(Fake(programs=("bisheng",))).compiler, "the linker is needed as well"
+    home = Fake(programs=("/b/bin/bisheng", "/b/bin/ld.lld"), environ={"BISHENG_HOME": "/b"})
+    assert not discover(home).compiler
+    compiling, linking = driver.compile_commands(Path("k.asc"), tmp_path / "k.aibin", home)
+    assert compiling[0] == "/b/bin/bisheng" and linking[0] == "/b/bin/ld.lld"
+    assert {"--npu-arch=dav-3510", "-ffp-contract=off", "--cce-aicore-only"} <= set(compiling)
+    assert compiling[-1] == linking[-3] == str(tmp_path / "k.o") and linking[-1] == str(tmp_path / "k.aibin")
+    with pytest.raises(CannError, match="BISHENG_HOME"):
+        driver.compile_commands(Path("k.asc"), tmp_path / "k.aibin", Fake())
+
+
+def test_a_compiler_that_refuses_is_quoted(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    for name, body in (("bisheng", "echo 'k.asc:3: error: no such call' >&2; exit 1"), ("ld.lld", "exit 0")):
+        tool = tmp_path / "bin" / name
+        tool.write_text(f"#!/bin/sh\n{body}\n")
+        tool.chmod(0o755)
+    fake = Fake(programs=tuple(str(tmp_path / "bin" / n) for n in ("bisheng", "ld.lld")))
+    fake.environ = {"BISHENG_HOME": str(tmp_path)}
+    with pytest.raises(CannError, match="no such call"):
+        driver.compile_image("text", tmp_path / "k.aibin", fake)
+
+
+def test_the_matrix() -> None:
+    installed = {"torch": "2.13.0", "tilelang": "0.1.15"}
+    assert versions.problem(installed.get) is None and versions.problem({}.get) is None
+    wrong = versions.problem({**installed, "tilelang": "0.1.14"}.get)
+    assert wrong is not None and "tilelang is 0.1.14" in str(wrong) and "pip install" in wrong.remedy
+    assert "torch_npu is 2.12.1 beside torch 2.13.0" in str(versions.problem({**installed, "torch_npu": "2.12.1"}.get))
+    assert "no number" in versions.unfit("CANN", "unknown")
+    for line in versions.MATRIX:
+        assert versions.numbers(line.lowest) < versions.numbers(line.below), line
+
+
+def test_what_does_not_fit_the_matrix_makes_the_backend_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "PROBLEM", versions.problem({"tilelang": "0.2.0"}.get))
+    refused = AscendBackend().probe()
+    assert isinstance(refused, Unavailable) and "tilelang is 0.2.0" in refused.reason
+
+
+def test_the_backend_is_on_the_device_where_it_answers() -> None:
+    there, simulated = AscendBackend(), AscendBackend()
+    there.found = Found(Level.CHIP, "", "", "", "9.2", "2.13", "1 x Ascend950PR")  # type: ignore[misc]
+    simulated.found = Found(Level.LOWERING, "", "", "")  # type: ignore[misc]
+    assert (there.device_type, simulated.device_type) == ("npu", "cpu")
+    assert discovery.LIBRARY == "libascendcl.so"

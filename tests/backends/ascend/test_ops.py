@@ -1,0 +1,79 @@
+"""Every kernel of the Ascend backend, found by itself: its op's judge, all schedules, lanes at work, shared rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+from ascend import needs_tilelang
+from ascend_ops import differences, every_call, findings, launch, ops, scheduled, supported
+from deepinfer.backends.ascend import program
+from deepinfer.backends.ascend.build import orphans, programs
+from deepinfer.backends.ascend.sim import Schedule, schedules
+
+OPS = ops()
+IDLE: dict[str, str] = {}
+"""Ops whose lanes stand idle for more than half of the time, with the reason."""
+
+
+@needs_tilelang
+@pytest.mark.parametrize("op", OPS)
+def test_the_calls_that_are_required(op: str) -> None:
+    """Every call of the quick suite is in the op's class, in every form; widths that are declined are left out."""
+    wrong = {}
+    for label, args, variant in every_call(op):
+        if found := findings(op, args, variant):
+            wrong[f"{label} {variant}"] = found
+    assert not wrong
+
+
+@needs_tilelang
+@pytest.mark.parametrize("op", OPS)
+def test_bits_are_equal_under_every_schedule(op: str) -> None:
+    args = scheduled(op).args
+    first, runs = launch(op, args)
+    assert runs, "nothing was launched"
+    for schedule in schedules(seeds=2):
+        got, _ = launch(op, args, schedule)
+        assert not differences(op, got, first, args), str(schedule)
+
+
+@needs_tilelang
+@pytest.mark.parametrize("op", OPS)
+def test_bits_do_not_depend_on_how_many_cores_share_the_work(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    args = scheduled(op).args
+    first, _ = launch(op, args)
+    for cores in (1, 5):
+        monkeypatch.setattr(program, "SIMULATED_CORES", dict.fromkeys(program.SIMULATED_CORES, cores))
+        got, _ = launch(op, args, Schedule())
+        assert not differences(op, got, first, args), f"{cores} cores"
+
+
+@needs_tilelang
+@pytest.mark.parametrize("op", OPS)
+def test_half_of_the_lanes_are_at_work(op: str) -> None:
+    """At the widths of the largest sample, over all launches of a kind."""
+    _, runs = launch(op, supported(op)[-1].args)
+    lanes: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for run in runs:
+        for kind, (busy, offered) in (("vector", run.report.simd), ("SIMT", run.report.simt)):
+            lanes[kind][0] += busy
+            lanes[kind][1] += offered
+    shares = {kind: busy / offered for kind, (busy, offered) in lanes.items() if offered}
+    assert op in IDLE or all(share >= 0.5 for share in shares.values()), shares
+
+
+def test_the_kept_texts_are_of_the_sources_as_they_are() -> None:
+    """`python -m deepinfer.backends.ascend.build --write` brings them up to date."""
+    every = programs()
+    assert [p.label for p in every if not p.current()] == []
+    assert [path.name for path in orphans(every)] == []
+
+
+@needs_tilelang
+@pytest.mark.slow
+def test_the_wheel_lowers_a_kernel_as_it_did() -> None:
+    """One here, past the cache; `python -m deepinfer.backends.ascend.build --check` lowers all."""
+    known = program.Program("self_test_kernels.py", "self_test")
+    assert known.lowered() == known.committed.read_text(encoding="utf-8")
