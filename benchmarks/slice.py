@@ -148,7 +148,7 @@ class Slice:
             ("fresh_begin", (slots - 1) * width), ("history", self.tokens((batch, step.ngram - 1))),
             ("block_table", self.order[: batch * pages].reshape(batch, pages)),
             ("inv_temperature", sampling.inverse_temperature(TEMPERATURE)), ("top_p", sampling.fixed31(TOP_P)),
-            ("draft_slot", slots if drafts else -1),
+            ("draft_slot", slots if drafts else -1), ("drawn", drafts > 0),
         ):  # fmt: skip
             host[name][:batch] = values
         host["fresh"][: batch * width] = self.tokens(batch * width)
@@ -156,9 +156,6 @@ class Slice:
             for name, poison in (("inv_temperature", np.nan), ("block_table", 1), ("seeds", 99), ("top_k", 1)):
                 host[name][batch:] = poison
             host["fresh"][batch * width :] = 77
-        if drafts:
-            rows = slots[:, None] * drafts + np.arange(drafts)
-            host["draft_row"][: batch * width].reshape(batch, width)[:, :drafts] = rows
         if step.reads_host:
             step.gather(np.full((batch * width, step.ngram), 5, np.int32))
         step.inputs.upload()

@@ -86,7 +86,8 @@ def stored_bytes(spec: OpSpec, args: tuple[Any, ...], bytes_: float) -> float:
     if handle is None:
         return 0.0
     experts = handle.dims.get("E", 1) if spec.name == "grouped_linear" else 1
-    rows = spec.dims(*args).get("M", experts)
+    found = spec.dims(*args)
+    rows = found.get("M", found.get("X", experts))
     return handle.nbytes * min(experts, rows) / experts
 
 

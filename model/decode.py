@@ -53,11 +53,16 @@ Field = tuple[str, tuple[int, ...], type[np.generic], int]
 """Name, shape, type, and the value that makes padding."""
 
 
+STAGES = 2
+"""Steps that may be in flight, and so blocks of host memory that are used in turns."""
+
+
 class Fields:
-    """Arrays of numbers side by side in one block of device memory, and the same in host memory.
+    """Arrays of numbers side by side in one block of device memory, and the same twice in host memory.
 
     Attributes:
-        host: name -> array, a view of pinned memory. device: name -> tensor.
+        stage: number of the host memory that is used now.
+        device: name -> tensor.
     """
 
     def __init__(self, fields: Sequence[Field], device: torch.device, streams: Streams) -> None:
@@ -67,31 +72,42 @@ class Fields:
             places[name] = (size, nbytes)
             size += -(-nbytes // ALIGNMENT) * ALIGNMENT
         self.memory = torch.zeros(max(size, 1), dtype=torch.uint8, device=device)
-        self.pinned = streams.pinned((max(size, 1),), torch.uint8)
-        raw = self.pinned.numpy()
-        self.host: dict[str, npt.NDArray[np.generic]] = {}
+        self._pinned = [streams.pinned((max(size, 1),), torch.uint8) for _ in range(STAGES)]
+        self._host: list[dict[str, npt.NDArray[np.generic]]] = [{} for _ in range(STAGES)]
         self.device: dict[str, torch.Tensor] = {}
         self._empty: dict[str, int] = {}
         for name, shape, dtype, empty in fields:
             start, nbytes = places[name]
-            self.host[name] = raw[start : start + nbytes].view(dtype).reshape(shape)
+            for pinned, host in zip(self._pinned, self._host, strict=True):
+                host[name] = pinned.numpy()[start : start + nbytes].view(dtype).reshape(shape)
             view = self.memory[start : start + nbytes].view(_TORCH[dtype])
             self.device[name] = view.view(shape)
             self._empty[name] = empty
+        self.stage = 0
         self.clear()
+
+    @property
+    def host(self) -> dict[str, npt.NDArray[np.generic]]:
+        """name -> array, a view of pinned memory."""
+        return self._host[self.stage]
+
+    def turn(self) -> None:
+        """Go on with the other host memory, which is that of the step before the last one."""
+        self.stage = (self.stage + 1) % STAGES
 
     def clear(self) -> None:
         """Everything in host memory becomes padding."""
-        for name, value in self._empty.items():
-            self.host[name][...] = value
+        for host in self._host:
+            for name, value in self._empty.items():
+                host[name][...] = value
 
     def upload(self) -> None:
         """Queue the copy to the device. Host memory must stay as it is until that is done."""
-        self.memory.copy_(self.pinned, non_blocking=True)
+        self.memory.copy_(self._pinned[self.stage], non_blocking=True)
 
     def download(self) -> None:
         """Queue the copy to the host."""
-        self.pinned.copy_(self.memory, non_blocking=True)
+        self._pinned[self.stage].copy_(self.memory, non_blocking=True)
 
     @property
     def nbytes(self) -> int:
@@ -111,14 +127,14 @@ def input_fields(shape: DecodeShape, history: int) -> list[Field]:
     """What the host gives; see `ops.step_metadata`, `ops.step_tokens` and `ops.expand_params`.
 
     Beside these: base, 1, as a row draws the token behind its own position; golden: tokens that are forced, by row;
-    draft_row: row of the drafter's distributions that the row's draft was drawn from; draft_slot: the sequence's row in
-    the pool of drafts, -1 for one that takes none in the next step. Padding sequences have no rows.
+    drawn: 1 where the sequence's drafts were drawn from the distributions in its row of the pool; draft_slot: its row
+    in that pool, -1 for one that takes no drafts in the next step. Padding sequences have no rows.
     """
     s, rows = shape.sequences, shape.rows
     i32: type[np.generic] = np.int32
     per_sequence = [
         ("query_len", 0), ("key_len", 0), ("valid_start", 0), ("state_slot", 0), ("slot", -1), ("fresh_begin", 0),
-        ("skip", 0), ("top_k", 0), ("draft_slot", -1),
+        ("skip", 0), ("top_k", 0), ("drawn", 0), ("draft_slot", -1),
     ]  # fmt: skip
     return [
         *((name, (s,), i32, empty) for name, empty in per_sequence),
@@ -126,7 +142,6 @@ def input_fields(shape: DecodeShape, history: int) -> list[Field]:
         ("block_table", (s, shape.pages), i32, -1),
         ("fresh", (rows,), i32, -1),
         ("golden", (rows,), i32, -1),
-        ("draft_row", (rows,), i32, -1),
         ("inv_temperature", (s,), np.float32, 1),
         ("top_p", (s,), np.int64, 1 << 31),
         ("min_p", (s,), np.int64, 0),
@@ -138,12 +153,14 @@ def input_fields(shape: DecodeShape, history: int) -> list[Field]:
 def output_fields(shape: DecodeShape, drafts: int) -> list[Field]:
     """What the host reads.
 
-    By sequence: count, drafts accepted; emitted, these and the token behind them; drafts and confidence, for the next
-    step. By row: logprob of its token; valid, how many tokens were kept (0: the logits were not numbers); draft_log2q,
-    base-2 log-probability with which the drafter drew that token.
+    By sequence: begin and rows, its first row and how many it had; count, drafts accepted; emitted, these and the token
+    behind them; drafts and confidence, for the next step. By row: logprob of its token; valid, how many tokens were
+    kept (0: the logits were not numbers); draft_log2q, base-2 log-probability with which the drafter drew that token.
     """
     s, rows = shape.sequences, shape.rows
     return [
+        ("begin", (s,), np.int32, 0),
+        ("rows", (s,), np.int32, 0),
         ("count", (s,), np.int32, 0),
         ("emitted", (s, shape.width), np.int32, -1),
         ("logprob", (rows,), np.float32, 0),
@@ -172,11 +189,24 @@ class DecodeSettings:
     inv_confidence: torch.Tensor | None = None
 
 
+@dataclass(frozen=True)
+class Known:
+    """Where a step's sequences stand: int32 [S] query_len and key_len; [Z] last_token and [Z, n] drafts, which
+    sequences with a `slot` take; [S, H] history."""
+
+    query_len: torch.Tensor
+    key_len: torch.Tensor
+    last_token: torch.Tensor
+    drafts: torch.Tensor
+    history: torch.Tensor
+
+
 class DecodeStep:
     """Buffers and work of one shape. Memory stays where it is, so that the work can be captured.
 
     Args:
         logits: f32 [at least shape.rows, V], where logits go; steps of several shapes may share it.
+        more_inputs, more_outputs: fields of a step that does more.
     """
 
     def __init__(
@@ -187,30 +217,38 @@ class DecodeStep:
         settings: DecodeSettings,
         streams: Streams,
         logits: torch.Tensor,
+        more_inputs: Sequence[Field] = (),
+        more_outputs: Sequence[Field] = (),
     ) -> None:
         text, device = model.config.text, model.device
         self.model, self.caches, self.shape, self.settings = model, caches, shape, settings
         self.ngram = text.engram_max_ngram_size if text.engram_layer_ids else 1
-        self.inputs = Fields(input_fields(shape, self.ngram - 1), device, streams)
-        self.outputs = Fields(output_fields(shape, settings.drafts), device, streams)
+        self.inputs = Fields([*input_fields(shape, self.ngram - 1), *more_inputs], device, streams)
+        self.outputs = Fields([*output_fields(shape, settings.drafts), *more_outputs], device, streams)
         self.logits = logits[: shape.rows]
         self._ratios = sorted({ratio for ratio in text.compress_ratios if ratio})
         self._ratio_ids = torch.tensor(self._ratios, dtype=torch.int32, device=device)
         self._row_ids = torch.arange(shape.rows, dtype=torch.int32, device=device)
         self._host_rows = Fields(self._row_fields(), device, streams)
         self._batch: Batch | None = None
+        self._known: Known | None = None
         self._emitted: verify.Emitted | None = None
         pool = settings.pool
         self._none = torch.zeros((1, 1), dtype=torch.int32, device=device)
         self._pool_tokens = self._none if pool is None else pool.tokens
         self._last = torch.zeros(self._pool_tokens.shape[0], dtype=torch.int32, device=device)
 
+    def turn(self) -> None:
+        """Go on with the host memory that the step before does not use."""
+        for fields in (self.inputs, self.outputs, self._host_rows):
+            fields.turn()
+
     # ---- Engram rows of tables in host memory
 
     def _row_fields(self) -> list[Field]:
         fields: list[Field] = []
         for layer, engram in sorted(self.model.engrams.items()):
-            if engram.on_host:
+            if engram.staged:
                 fields.append((f"codes{layer}", (self.shape.rows, engram.width), np.uint8, 0))
                 fields.append((f"scales{layer}", (self.shape.rows, engram.width // 32), np.uint8, 0))
         return fields
@@ -224,7 +262,7 @@ class DecodeStep:
         """Gather the rows of tables in host memory: int32 [rows, n] of the step's rows; queue their copy."""
         given = torch.from_numpy(ngrams)
         for layer, engram in sorted(self.model.engrams.items()):
-            if engram.on_host:
+            if engram.staged:
                 codes, scales = engram.fetch_ngrams(given)
                 self._host_rows.host[f"codes{layer}"][: len(ngrams)] = codes.view(torch.uint8).numpy()
                 self._host_rows.host[f"scales{layer}"][: len(ngrams)] = scales.numpy()
@@ -237,20 +275,25 @@ class DecodeStep:
         batch = self._batch = self._make_batch()
         rows = {}
         for layer, engram in sorted(self.model.engrams.items()):
-            if engram.on_host:
+            if engram.staged:
                 codes, scales = (self._host_rows.device[f"{kind}{layer}"] for kind in ("codes", "scales"))
                 rows[layer] = (codes.view(torch.float8_e4m3fn), scales)
             else:
                 rows[layer] = engram.fetch(batch)
         return self.model.forward(batch, self.caches, rows, self.logits)
 
+    def known(self) -> Known:
+        """Lengths and tokens of the sequences: those that the host gave."""
+        given = self.inputs.device
+        return Known(given["query_len"], given["key_len"], self._last, self._pool_tokens, given["history"])
+
     def _make_batch(self) -> Batch:
         given, rows, text = self.inputs.device, self.shape.rows, self.model.config.text
-        lengths = (given["query_len"], given["key_len"], given["valid_start"])
-        meta = ops.step_metadata(*lengths, self._ratio_ids, rows)
+        known = self._known = self.known()
+        meta = ops.step_metadata(known.query_len, known.key_len, given["valid_start"], self._ratio_ids, rows)
         found = ops.step_tokens(
             meta.positions, meta.row_seq, meta.seq_start, given["slot"], given["fresh"], given["fresh_begin"],
-            self._last, self._pool_tokens, given["history"], given["skip"], text.vocab_size, self.ngram,
+            known.last_token, known.drafts, known.history, given["skip"], text.vocab_size, self.ngram,
         )  # fmt: skip
         return Batch(
             tokens=found.tokens,
@@ -277,8 +320,8 @@ class DecodeStep:
         Args:
             plain: every sequence is greedy, so that neither filters nor distributions are looked at.
         """
-        batch, given, out = self._batch, self.inputs.device, self.outputs.device
-        assert batch is not None, "the backbone runs first"
+        batch, known, given, out = self._batch, self._known, self.inputs.device, self.outputs.device
+        assert batch is not None and known is not None, "the backbone runs first"
         names = ("inv_temperature", "top_k", "top_p", "min_p", "seeds", "base")
         params = ops.expand_params(batch.row_seq, batch.positions, *(given[name] for name in names))
         filters = (None, None, None) if plain else (params.top_k, params.top_p, params.min_p)
@@ -286,33 +329,38 @@ class DecodeStep:
             self.logits, params.inv_temperature, *filters, force_top_k=self.settings.force_top_k
         )
         drafts = self._drafts_of_rows(batch)
-        pool = None if self.settings.pool is None else self.settings.pool.log2q
-        log2q = None if pool is None or plain else pool.flatten(0, 1)
+        pool = None if self.settings.pool is None or plain else self.settings.pool.log2q
+        log2q = None if pool is None else pool.flatten(0, 1)
+        draft_row = None if pool is None else self._draft_rows(batch, drafts, pool.shape[1])
         if self.shape.width == 1:
             tokens = sampling.sample_draw(self.logits, params.inv_temperature, kept, params.seeds, params.positions)
             accepted = torch.zeros_like(batch.image)
         else:
+            rows = (drafts, params.seeds, params.positions, log2q, draft_row)
             tokens, accepted = verify.verify_drafts(
-                self.logits,
-                params.inv_temperature,
-                kept,
-                drafts,
-                params.seeds,
-                params.positions,
-                None if self.settings.shared else log2q,
-                None if self.settings.shared or log2q is None else given["draft_row"],
-                self.settings.shared,
+                self.logits, params.inv_temperature, kept, *rows, self.settings.shared
             )
-        golden, query_len = given["golden"], given["query_len"]
-        emitted = verify.accept_prefix(tokens, accepted, batch.row_begin, query_len, self.shape.width, drafts, golden)
+        golden = given["golden"]
+        emitted = self._emitted = verify.accept_prefix(
+            tokens, accepted, batch.row_begin, known.query_len, self.shape.width, drafts, golden, self.stop_ids()
+        )
         said = torch.where(golden >= 0, golden, tokens)
         out["logprob"].copy_(sampling.token_logprobs(self.logits, said, params.inv_temperature, kept))
         out["valid"].copy_(kept.count)
+        out["begin"].copy_(batch.row_begin)
+        out["rows"].copy_(known.query_len)
         out["count"].copy_(emitted.accepted)
         out["emitted"].copy_(emitted.tokens)
-        if log2q is not None:
-            out["draft_log2q"].copy_(log2q[given["draft_row"].clamp(min=0).long(), said.long()])
-        self._emitted = emitted
+        if log2q is not None and draft_row is not None:
+            out["draft_log2q"].copy_(log2q[draft_row.clamp(min=0).long(), said.long()])
+        self.commit(known, emitted, kept)
+
+    def stop_ids(self) -> torch.Tensor | None:
+        """Tokens that end a sequence, int32 [S, C], where somebody on the device must know of it."""
+        return None
+
+    def commit(self, known: Known, emitted: verify.Emitted, kept: sampling.Filter) -> None:
+        """Keep on the device what the step gave, where a step follows before the host has seen it."""
 
     def _drafts_of_rows(self, batch: Batch) -> torch.Tensor:
         """int32 [rows]: the draft that a row decides is the token of the row behind it; NO_DRAFT on a last row."""
@@ -321,19 +369,17 @@ class DecodeStep:
         drafts[:-1] = torch.where(same, batch.tokens[1:], verify.NO_DRAFT)
         return drafts
 
+    def _draft_rows(self, batch: Batch, drafts: torch.Tensor, places: int) -> torch.Tensor:
+        """int32 [rows]: row of the drafter's distributions that a row's draft was drawn from, -1 for none."""
+        given, owner = self.inputs.device, batch.row_seq.clamp(min=0).long()
+        place = self._row_ids - batch.row_begin[owner]
+        row = given["state_slot"][owner] * places + place
+        return torch.where((drafts >= 0) & (given["drawn"][owner] > 0), row, -1)
+
     def draft(self, *, plain: bool) -> None:
         """Draft for the next step, and keep what the drafts were drawn from by state slot."""
-        batch, emitted, given, settings = self._batch, self._emitted, self.inputs.device, self.settings
-        assert batch is not None and emitted is not None and settings.pool is not None, "sampling runs first"
-        slots = given["draft_slot"]
-        request = DraftRequest(
-            tokens=emitted.last,
-            base=torch.where(slots >= 0, batch.seq_start, -1),
-            accepted=emitted.accepted,
-            valid_start=given["valid_start"],
-            state_slot=given["state_slot"],
-            pool_slot=slots,
-        )
+        given, settings = self.inputs.device, self.settings
+        assert settings.pool is not None
         filters = {} if plain else {name: given[name] for name in ("top_k", "top_p", "min_p")}
         how = DraftSampling(
             given["inv_temperature"],
@@ -344,9 +390,23 @@ class DecodeStep:
             inv_confidence=settings.inv_confidence,
         )
         pool = replace(settings.pool, log2q=None) if plain else settings.pool
-        drafts = self.model.draft(request, how, self.caches, settings.drafts, pool)
+        drafts = self.model.draft(self.draft_request(), how, self.caches, settings.drafts, pool)
         self.outputs.device["drafts"].copy_(drafts.tokens)
         self.outputs.device["confidence"].copy_(drafts.confidence)
+
+    def draft_request(self) -> DraftRequest:
+        """The sequences that draft: those with a `draft_slot`."""
+        batch, emitted, given = self._batch, self._emitted, self.inputs.device
+        assert batch is not None and emitted is not None, "sampling runs first"
+        slots = given["draft_slot"]
+        return DraftRequest(
+            tokens=emitted.last,
+            base=torch.where(slots >= 0, batch.seq_start, -1),
+            accepted=emitted.accepted,
+            valid_start=given["valid_start"],
+            state_slot=given["state_slot"],
+            pool_slot=slots,
+        )
 
     @property
     def nbytes(self) -> int:

@@ -56,6 +56,11 @@ class Engram:
         return self.weights.table.device.type == "cpu"
 
     @property
+    def staged(self) -> bool:
+        """Whether rows go from host memory to another device, so that the host must know the n-grams of a step."""
+        return self.on_host and self.device.type != "cpu"
+
+    @property
     def width(self) -> int:
         """Channels of a row, C dh."""
         return self.weights.offsets.shape[0] * self.weights.table.shape[1]

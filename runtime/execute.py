@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .ahead import LaunchesSteps
     from .flight import Ticket
     from .offload import HostMemory
+    from .slots import SlotState
 
 
 @dataclass(slots=True)
@@ -145,8 +146,16 @@ class RunsDecodeSteps(Protocol):
         """Whether it runs this step."""
         ...
 
+    def takes_ahead(self, work: Sequence[Work]) -> bool:
+        """Whether it launches this step, too, although only the device knows where its requests stand."""
+        ...
+
     def run(self, work: Sequence[Work]) -> list[Result]:
         """As `Executor.run`."""
+        ...
+
+    def launch(self, work: Sequence[Work], state: SlotState) -> Ticket:
+        """As `LaunchingExecutor.launch`, of steps that `takes_ahead` said yes to; keeps the device's tables up."""
         ...
 
     def release(self) -> None:
@@ -205,8 +214,9 @@ class ModelExecutor:
         from .drafting import ModelDrafter
         from .flight import Done
 
-        captured = self.graphs is not None and self.graphs.takes(work)
-        if captured or self._hides_keys(work) or not isinstance(self.drafter, ModelDrafter | None):
+        graphs = self.graphs if self.graphs is not None and self.graphs.takes(work) else None
+        waits = graphs is not None and not graphs.takes_ahead(work)
+        if waits or self._hides_keys(work) or not isinstance(self.drafter, ModelDrafter | None):
             land()
             return Done(self._run_unfinished(work))
         if not any(item.ahead for item in work) and any(map(needs_host, work)):
@@ -216,7 +226,10 @@ class ModelExecutor:
             slots = int(self.caches.state.shape[0]) if self._slots is None else self._slots
             self._launcher = LaunchesSteps(self.model, self.caches, self.sampler, self.drafter, slots, streams)
         self._encode(work)
-        ticket = self._launcher.launch(work, land)
+        if graphs is None:
+            ticket: Ticket = self._launcher.launch(work, land)
+        else:
+            ticket = graphs.launch(work, self._launcher.state)
         for item in work:
             for image in item.request.images:
                 image.computed(item.request.key, item.end)

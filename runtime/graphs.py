@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,16 +23,18 @@ from ..hal import env
 from ..hal.backend import Backend
 from ..hal.device import Device
 from ..hal.graph import Graph, Graphs, GraphsUnavailable
-from ..hal.stream import Streams
+from ..hal.stream import Event, Streams
 from ..model.caches import Caches
-from ..model.decode import DecodeSettings, DecodeShape, DecodeStep
+from ..model.decode import STAGES, DecodeSettings, DecodeShape, DecodeStep
 from ..model.transformer import Model
 from ..ops import sampling
 from .drafting import ModelDrafter
 from .execute import Drawn, Result, Work, wants_drafts
-from .pool import Lease
+from .graphs_ahead import AheadStep
+from .pool import Lease, PoolError
 from .request import Proposal, Request
 from .sampler import Sampler
+from .slots import SlotState
 
 log = logging.getLogger(__name__)
 
@@ -91,8 +93,12 @@ class Captured:
 
     step: DecodeStep
     graphs: dict[tuple[str, bool], Graph] = field(default_factory=dict)
-    tables: list[tuple[Lease | None, int]] = field(default_factory=list)
-    """By sequence: what its line of the block table holds: pages of which lease, and how many."""
+    tables: list[list[tuple[Lease | None, int]]] = field(default_factory=list)
+    """By host memory and sequence: what its line of the block table holds: pages of which lease, and how many."""
+
+    def forget(self) -> None:
+        """The host's memory holds nothing any more."""
+        self.tables = [[(None, 0)] * self.step.shape.sequences for _ in range(STAGES)]
 
 
 @dataclass(frozen=True)
@@ -139,7 +145,8 @@ class DecodeGraphs:
             )
         self.width = 1 + self._decode.drafts
         self.stats = GraphStats()
-        self._captured: dict[DecodeShape, Captured] = {}
+        self._captured: dict[tuple[DecodeShape, bool], Captured] = {}
+        self._stop_ids: torch.Tensor | None = None
         self._logits = torch.empty((0, model.config.text.vocab_size), device=model.device)
         self._last: tuple[Captured, list[tuple[str, bool]]]
         self._params: dict[int, tuple[float, int, int, int, int]] = {}
@@ -161,33 +168,76 @@ class DecodeGraphs:
         """Whether sampling of a step needs nothing of the host."""
         return self.sampler.device_only and all(is_device_only(item.request) for item in work)
 
+    def takes_ahead(self, work: Sequence[Work]) -> bool:
+        """Whether a step can be launched although only the device knows where its requests stand."""
+        staged = any(engram.staged for engram in self.model.engrams.values())
+        forced = any(item.request.params.golden_token_ids for item in work)
+        return not staged and not forced and self.takes(work) and self._samples(work)
+
     # ---- running one
 
     def run(self, work: Sequence[Work]) -> list[Result]:
         """Run a step that `takes` said yes to. Waits for the device once, for the results."""
+        parts = self._parts(work) if self._samples(work) else [("backbone", False)]
+        captured = self._ready(work, parts, None)
+        self._fill(captured, work)
+        captured.step.inputs.upload()
+        self._replay(captured, parts)
+        if len(parts) == 1:
+            return self._sample_on_host(captured, work)
+        return self._ticket(captured, work).results()
+
+    def launch(self, work: Sequence[Work], state: SlotState) -> GraphTicket:
+        """Queue a step that `takes_ahead` said yes to; waits for nothing but captures.
+
+        Args:
+            work: as it is known; see `Work.ahead`.
+            state: what the device knows of the requests. The step keeps it up.
+        """
+        parts = self._parts(work)
+        captured = self._ready(work, parts, state)
+        kept = state.begin([item.request for item in work if not item.ahead])
+        if self._stop_ids is not None and self._stop_ids is not state.stop_ids:  # there is a wider one now
+            captured = self._ready(work, parts, state)
+        self._fill(captured, work)
+        host: dict[str, Any] = captured.step.inputs.host
+        host["slot"][: len(work)] = [line if item.ahead else -1 for line, item in enumerate(work)]
+        host["slot"][len(work) :] = -1
+        host["owner"][: len(work)] = [state.owner(item.request) for item in work]
+        host["owner"][len(work) :] = 0
+        captured.step.inputs.upload()
+        self._replay(captured, parts)
+        return self._ticket(captured, work, kept)
+
+    def _parts(self, work: Sequence[Work]) -> list[tuple[str, bool]]:
+        """The graphs of a step, and whether all of its sequences are greedy."""
+        plain = all(item.request.params.temperature == 0 for item in work)
+        parts = [("backbone", False), ("sample", plain)]
+        return [*parts, ("draft", plain)] if self._decode.drafts else parts
+
+    def _ready(self, work: Sequence[Work], parts: Sequence[tuple[str, bool]], state: SlotState | None) -> Captured:
+        """A captured step that holds the work."""
         most = max(len(item.request.pages.ids) for item in work if item.request.pages is not None)
         sequences = self.settings.sequences(len(work))
-        captured = self._shape(DecodeShape(sequences, self.width, self.settings.pages(most, self.max_pages)))
-        plain = all(item.request.params.temperature == 0 for item in work)
-        on_device = self._samples(work)
-        parts = [("backbone", False)]
-        if on_device:
-            parts.append(("sample", plain))
-            if self._decode.drafts:
-                parts.append(("draft", plain))
-        for part, greedy in parts:
-            self._prepare(captured, part, greedy)
-        self._fill(captured, work)
-        for part, greedy in parts:
-            self._launch(captured, part, greedy)
-        self._last = captured, parts
-        self.stats = GraphStats(**{**self.stats.__dict__, "steps": self.stats.steps + 1})
-        if not on_device:
-            return self._sample_on_host(captured, work)
-        outputs = captured.step.outputs
-        outputs.download()
-        self.where.streams.record().synchronize()
-        return _results(outputs.host, captured.step.inputs.host["draft_row"], work, self._decode.drafts)
+        captured = self._shape(DecodeShape(sequences, self.width, self.settings.pages(most, self.max_pages)), state)
+        for part, plain in parts:
+            self._prepare(captured, part, plain)
+        captured.step.turn()
+        return captured
+
+    def _replay(self, captured: Captured, parts: Sequence[tuple[str, bool]]) -> None:
+        for part, plain in parts:
+            self._launch(captured, part, plain)
+        self._last = captured, list(parts)
+        self.stats = replace(self.stats, steps=self.stats.steps + 1)
+
+    def _ticket(self, captured: Captured, work: Sequence[Work], kept: Sequence[Any] = ()) -> GraphTicket:
+        """Queue the copy of the outputs."""
+        step = captured.step
+        step.outputs.download()
+        drawn = step.inputs.host["drawn"].tolist()
+        event = self.where.streams.record()
+        return GraphTicket(work, step.outputs.host, drawn, self._decode.drafts, event, list(kept))
 
     def replay_last(self) -> None:
         """Launch the last step once more, with the same inputs: what a step takes on the device, for benchmarks."""
@@ -211,19 +261,20 @@ class DecodeGraphs:
 
     # ---- capturing
 
-    def _shape(self, shape: DecodeShape) -> Captured:
-        found = self._captured.get(shape)
+    def _shape(self, shape: DecodeShape, state: SlotState | None) -> Captured:
+        if state is not None and self._stop_ids is not state.stop_ids:
+            self._release(lambda ahead: ahead)
+            self._stop_ids = state.stop_ids
+        found = self._captured.get((shape, state is not None))
         if found is None:
             if shape.rows > self._logits.shape[0]:
-                self._grow(shape.rows)
-            step = DecodeStep(self.model, self.caches, shape, self._decode, self.where.streams, self._logits)
-            found = self._captured[shape] = Captured(step, tables=[(None, 0)] * shape.sequences)
+                self.release()  # what was captured writes to the memory that is too small now
+                self._logits = torch.empty((shape.rows, self._logits.shape[1]), device=self.model.device)
+            args = (self.model, self.caches, shape, self._decode, self.where.streams, self._logits)
+            step = DecodeStep(*args) if state is None else AheadStep(*args, state)
+            found = self._captured[shape, state is not None] = Captured(step)
+            found.forget()
         return found
-
-    def _grow(self, rows: int) -> None:
-        """More room for logits; what was captured writes to the old, so it goes."""
-        self.release()
-        self._logits = torch.empty((rows, self._logits.shape[1]), device=self.model.device)
 
     def _prepare(self, captured: Captured, part: str, plain: bool) -> None:
         """Capture a part of a step, unless it is or is not to be."""
@@ -231,8 +282,9 @@ class DecodeGraphs:
             return
         step, began, free = captured.step, time.monotonic(), self.where.memory_free()
         # Runs with nothing but padding: a run before the capture must write nothing that a step would read.
+        self.where.streams.record().synchronize()  # a step before may still read the inputs
         step.inputs.clear()
-        captured.tables[:] = [(None, 0)] * len(captured.tables)
+        captured.forget()
         step.inputs.upload()
         self.where.streams.record().synchronize()
         captured.graphs[part, plain] = self.where.graphs.capture(self._body(step, part, plain))
@@ -256,15 +308,20 @@ class DecodeGraphs:
 
     def release(self) -> None:
         """Free all graphs and their buffers; the next step captures anew."""
-        for captured in self._captured.values():
-            for graph in captured.graphs.values():
+        self._release(lambda ahead: True)
+
+    def _release(self, chosen: Callable[[bool], bool]) -> None:
+        gone = [key for key in self._captured if chosen(key[1])]
+        if gone:
+            self.where.streams.record().synchronize()  # a step in flight still runs on them
+        for key in gone:
+            for graph in self._captured.pop(key).graphs.values():
                 graph.release()
-        self._captured.clear()
 
     # ---- inputs
 
     def _fill(self, captured: Captured, work: Sequence[Work]) -> None:
-        """Write a step's numbers to the host's buffer and queue its copy. The device is done with the step before."""
+        """Write a step's numbers to the host memory that no step in flight reads."""
         step = captured.step
         host: dict[str, Any] = step.inputs.host
         count = len(work)
@@ -283,6 +340,14 @@ class DecodeGraphs:
                 slot if request.draft_count(1) > 0 else -1 for slot, request in zip(slots, requests, strict=True)
             ]
             host["draft_slot"][count:] = -1
+            places = self._decode.pool is not None and self._decode.pool.log2q is not None
+            host["drawn"][:count] = [
+                places and len(item.drafts) > 0 and item.request.params.temperature > 0 and (
+                    item.ahead or item.request.proposal.drawn
+                )
+                for item in work
+            ]  # fmt: skip
+            host["drawn"][count:] = 0
         params = [self._params_of(request) for request in requests]
         for place, name in enumerate(("inv_temperature", "top_k", "top_p", "min_p", "seeds")):
             host[name][:count] = [one[place] for one in params]
@@ -290,7 +355,6 @@ class DecodeGraphs:
         ngrams = self._fill_rows(host, work, begin, step.ngram)
         if step.reads_host:
             step.gather(ngrams)
-        step.inputs.upload()
 
     def _params_of(self, request: Request) -> tuple[float, int, int, int, int]:
         found = self._params.get(request.key)
@@ -309,15 +373,16 @@ class DecodeGraphs:
 
     def _fill_tables(self, captured: Captured, table: npt.NDArray[np.int32], requests: Sequence[Request]) -> None:
         """Lines of the block table that are not what they were in the last step of this shape."""
+        lines = captured.tables[captured.step.inputs.stage]
         for line, request in enumerate(requests):
             lease = request.pages
             assert lease is not None
             ids = lease.ids
-            known, count = captured.tables[line]
+            known, count = lines[line]
             if known is not lease or count != len(ids):
                 table[line, : len(ids)] = ids
                 table[line, len(ids) :] = -1
-                captured.tables[line] = lease, len(ids)
+                lines[line] = lease, len(ids)
 
     def _fill_rows(
         self, host: dict[str, Any], work: Sequence[Work], begin: npt.NDArray[np.int32], ngram: int
@@ -325,11 +390,12 @@ class DecodeGraphs:
         """Tokens, forced tokens and rows of distributions; returns the rows' n-grams where they are needed."""
         past = ngram - 1
         host["golden"].fill(-1)
-        host["draft_row"].fill(-1)
         found = []
         for line, item in enumerate(work):
             request, first = item.request, int(begin[line])
             rows = slice(first, first + item.end - item.start)
+            if item.ahead:
+                continue
             known = request.tokens[item.start : item.known_end]
             host["fresh"][rows] = [*known, *item.drafts]
             if past:
@@ -338,11 +404,9 @@ class DecodeGraphs:
                 host["history"][line, len(before) :] = -1
             if request.params.golden_token_ids:
                 host["golden"][rows] = [row.golden for row in self.sampler.rows_of(item)]
-            if item.drafts:
-                host["draft_row"][rows] = [row.log2q for row in self.sampler.rows_of(item)]
             found.append((line, rows))
         ngrams = np.full((max((rows.stop for _, rows in found), default=0), ngram), -1, np.int32)
-        if any(engram.on_host for engram in self.model.engrams.values()):
+        if any(engram.staged for engram in self.model.engrams.values()):
             for line, rows in found:
                 around = np.concatenate([host["history"][line][::-1], host["fresh"][rows]])
                 view = np.lib.stride_tricks.sliding_window_view(around, ngram)
@@ -369,27 +433,48 @@ def _slot(request: Request) -> int:
     return int(request.slot.ids[0])
 
 
-def _results(host: dict[str, Any], draft_row: Any, work: Sequence[Work], drafts: int) -> list[Result]:
-    """What the outputs of a step say, as plain values."""
-    from_pool = draft_row.tolist()
-    counts, emitted = host["count"].tolist(), host["emitted"].tolist()
-    logprobs, valid, log2q = host["logprob"].tolist(), host["valid"].tolist(), host["draft_log2q"].tolist()
-    proposed, confidence = host["drafts"].tolist(), host["confidence"].tolist()
-    results = []
-    row = 0
-    for line, item in enumerate(work):
-        result = Result()
-        for place in range(counts[line] + 1):
-            at, token = row + place, emitted[line][place]
-            drawn = Drawn(token, logprobs[at], valid=valid[at] > 0)
-            if from_pool[at] >= 0 and token == item.drafts[place]:
-                drawn.draft_logprob = max(log2q[at] * math.log(2), sampling.LOGPROB_FLOOR)
-            result.tokens.append(drawn)
-        row += item.end - item.start
-        if drafts and wants_drafts(item, result):
-            result.proposal = Proposal(proposed[line], confidence[line])
-        results.append(result)
-    return results
+@dataclass
+class GraphTicket:
+    """A step on its way; see `flight.Ticket`.
+
+    Attributes:
+        work: its rows. host: its outputs, once the event is done.
+        drawn: by sequence, whether its drafts were drawn from distributions that are kept. drafts: most per sequence.
+        kept: host memory that the step is copied from.
+    """
+
+    work: Sequence[Work]
+    host: dict[str, Any]
+    drawn: list[int]
+    drafts: int
+    event: Event
+    kept: list[Any]
+    immediate: bool = False
+
+    def results(self) -> list[Result]:
+        """See `flight.Ticket.results`."""
+        self.event.synchronize()
+        self.kept.clear()
+        found = {name: array.tolist() for name, array in self.host.items()}
+        if any(found.get("stale", ())):
+            raise PoolError("a step read a state slot that belongs to another request by now")
+        results = []
+        for line, item in enumerate(self.work):
+            result = Result()
+            for place in range(found["count"][line] + 1 if found["rows"][line] else 0):
+                result.tokens.append(self._drawn(found, line, item, place))
+            wanted = self.drafts and not item.request.finished and wants_drafts(item, result)
+            if wanted:
+                result.proposal = Proposal(found["drafts"][line], found["confidence"][line])
+            results.append(result)
+        return results
+
+    def _drawn(self, found: dict[str, Any], line: int, item: Work, place: int) -> Drawn:
+        at, token = found["begin"][line] + place, found["emitted"][line][place]
+        drawn = Drawn(token, found["logprob"][at], valid=found["valid"][at] > 0)
+        if self.drawn[line] and place < len(item.drafts) and token == item.drafts[place]:
+            drawn.draft_logprob = max(found["draft_log2q"][at] * math.log(2), sampling.LOGPROB_FLOOR)
+        return drawn
 
 
-__all__ = ["DecodeGraphs", "GraphSettings", "GraphStats", "Where", "is_device_only"]
+__all__ = ["DecodeGraphs", "GraphSettings", "GraphStats", "GraphTicket", "Where", "is_device_only"]
