@@ -56,6 +56,22 @@ def kept_by(q, keep, rank, RANKS: tl.constexpr):
 
 
 @jit
+def find_owner(row, s, count, other, owner, begin, aside, before, aside_before):
+    """One block of sequences s in the search for the sequence that each row belongs to.
+
+    count: rows of each sequence in the layout of `row`; other: in another layout. owner: the row's sequence, -1 until
+    it is found. begin, aside: its first row in either layout. before, aside_before: rows of the blocks before.
+    """
+    start = before + tl.cumsum(count, 0) - count
+    start_aside = aside_before + tl.cumsum(other, 0) - other
+    here = (row[:, None] >= start[None, :]) & (row[:, None] < (start + count)[None, :])
+    owner = tl.maximum(owner, tl.max(tl.where(here, s[None, :], -1), 1))
+    begin += tl.sum(tl.where(here, start[None, :], 0), 1)
+    aside += tl.sum(tl.where(here, start_aside[None, :], 0), 1)
+    return owner, begin, aside, before + tl.sum(count, 0), aside_before + tl.sum(other, 0)
+
+
+@jit
 def mirror_kernel(
     query_ptr, key_ptr, valid_ptr, ratio_ptr, local_ptr, inverse_ptr, position_ptr, row_seq_ptr, first_ptr, visible_ptr,
     sequences, own, rows, total, RATIOS: tl.constexpr, RANKS: tl.constexpr, BLOCK: tl.constexpr,
@@ -66,23 +82,17 @@ def mirror_kernel(
     row = (tl.program_id(0) - tl.where(packed, blocks, 0)) * BLOCK + tl.arange(0, BLOCK)
     owner = tl.full((BLOCK,), -1, tl.int32)
     begin = tl.zeros((BLOCK,), tl.int32)
-    local_begin = tl.zeros((BLOCK,), tl.int32)
+    aside = tl.zeros((BLOCK,), tl.int32)
     before = tl.full((), 0, tl.int32)
-    local_before = tl.full((), 0, tl.int32)
+    aside_before = tl.full((), 0, tl.int32)
     for first in range(0, sequences, BLOCK):
         s = first + tl.arange(0, BLOCK)
         q = tl.load(query_ptr + s, mask=s < sequences, other=0)
         local = local_rows(q, RANKS)
-        starts = before + tl.cumsum(q, 0) - q
-        local_starts = local_before + tl.cumsum(local, 0) - local
-        start = tl.where(packed, starts, local_starts)
-        count = tl.where(packed, q, local)
-        here = (row[:, None] >= start[None, :]) & (row[:, None] < (start + count)[None, :])
-        owner = tl.maximum(owner, tl.max(tl.where(here, s[None, :], -1), 1))
-        begin += tl.sum(tl.where(here, starts[None, :], 0), 1)
-        local_begin += tl.sum(tl.where(here, local_starts[None, :], 0), 1)
-        before += tl.sum(q, 0)
-        local_before += tl.sum(local, 0)
+        count, other = tl.where(packed, q, local), tl.where(packed, local, q)
+        owner, begin, aside, before, aside_before = find_owner(
+            row, s, count, other, owner, begin, aside, before, aside_before
+        )
     found = owner >= 0
     q = tl.load(query_ptr + owner, mask=found, other=0)
     if packed:
@@ -90,14 +100,14 @@ def mirror_kernel(
         rank, late = home_of(token, q, RANKS)
         piece = piece_of(q, RANKS)
         place = token % tl.maximum(piece, 1) + tl.where(late, piece, 0)
-        tl.store(inverse_ptr + row, tl.where(found, rank * rows + local_begin + place, -1), mask=row < total)
+        tl.store(inverse_ptr + row, tl.where(found, rank * rows + aside + place, -1), mask=row < total)
     else:
-        token = token_of(row - local_begin, q, own, RANKS)
+        token = token_of(row - begin, q, own, RANKS)
         live = found & (token < q)
         key = tl.load(key_ptr + owner, mask=live, other=0)
         position = tl.where(live, key - q + token, 0)
         inside = row < rows
-        tl.store(local_ptr + row, tl.where(live, begin + token, -1), mask=inside)
+        tl.store(local_ptr + row, tl.where(live, aside + token, -1), mask=inside)
         tl.store(position_ptr + row, position, mask=inside)
         tl.store(row_seq_ptr + row, tl.where(live, owner, -1), mask=inside)
         tl.store(first_ptr + row, tl.load(valid_ptr + owner, mask=live, other=0), mask=inside)
@@ -118,23 +128,17 @@ def replay_kernel(
     row = (tl.program_id(0) - tl.where(new, blocks, 0)) * BLOCK + tl.arange(0, BLOCK)
     owner = tl.full((BLOCK,), -1, tl.int32)
     begin = tl.zeros((BLOCK,), tl.int32)
-    local_begin = tl.zeros((BLOCK,), tl.int32)
+    aside = tl.zeros((BLOCK,), tl.int32)
     before = tl.full((), 0, tl.int32)
-    local_before = tl.full((), 0, tl.int32)
+    aside_before = tl.full((), 0, tl.int32)
     for first in range(0, sequences, BLOCK):
         s = first + tl.arange(0, BLOCK)
         q = tl.load(query_ptr + s, mask=s < sequences, other=0)
         keep = tl.load(keep_ptr + s, mask=s < sequences, other=0)
-        local = local_rows(q, RANKS)
-        local_starts = local_before + tl.cumsum(local, 0) - local
         count = tl.where(new, local_rows(keep, RANKS), kept_by(q, keep, own, RANKS))
-        start = before + tl.cumsum(count, 0) - count
-        here = (row[:, None] >= start[None, :]) & (row[:, None] < (start + count)[None, :])
-        owner = tl.maximum(owner, tl.max(tl.where(here, s[None, :], -1), 1))
-        begin += tl.sum(tl.where(here, start[None, :], 0), 1)
-        local_begin += tl.sum(tl.where(here, local_starts[None, :], 0), 1)
-        before += tl.sum(count, 0)
-        local_before += tl.sum(local, 0)
+        owner, begin, aside, before, aside_before = find_owner(
+            row, s, count, local_rows(q, RANKS), owner, begin, aside, before, aside_before
+        )
     found = owner >= 0
     q = tl.load(query_ptr + owner, mask=found, other=0)
     keep = tl.load(keep_ptr + owner, mask=found, other=0)
@@ -165,4 +169,4 @@ def replay_kernel(
             first_early - own * piece + number,
             piece + first_late - (2 * RANKS - 1 - own) * piece + number - early,
         )
-        tl.store(contribution_ptr + row, tl.where(found, local_begin + place, -1), mask=row < kept)
+        tl.store(contribution_ptr + row, tl.where(found, aside + place, -1), mask=row < kept)
