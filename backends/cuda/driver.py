@@ -86,7 +86,6 @@ class Functions:
             raise BackendError(_MISSING) from None
         number, pointer = ctypes.c_uint, ctypes.c_void_p
         lib.cuLaunchKernel.argtypes = [pointer, *[number] * 7, pointer, pointer, pointer]
-        lib.cuLaunchKernelEx.argtypes = [ctypes.POINTER(_Config), pointer, pointer, pointer]
         lib.cuFuncSetAttribute.argtypes = [pointer, ctypes.c_int, ctypes.c_int]
         self._lib = lib
         self.launch = lib.cuLaunchKernel
@@ -114,7 +113,7 @@ class Functions:
             attributes[count].value[0] = 1
             count += 1
         config = _Config(grid, (threads, 1, 1), shared, stream, attributes, count)
-        return int(self._lib.cuLaunchKernelEx(ctypes.byref(config), function, None, extra))
+        return int(self._lib.cuLaunchKernelEx(ctypes.byref(config), ctypes.c_void_p(function), None, extra))
 
     def load(self, cubin: bytes, name: str, shared: int) -> int:
         """The handle of a function, on the current context.

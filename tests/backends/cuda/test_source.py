@@ -186,6 +186,25 @@ def test_more_shared_memory_than_there_is_is_refused(monkeypatch):
         driver.Functions().load(b"cubin", "kernel", 230000)
 
 
+@pytest.mark.parametrize("cluster", [None, (1, 1, 5)])
+@pytest.mark.parametrize("early", [False, True])
+def test_a_launch_in_clusters_and_an_early_one_say_so_to_the_driver(monkeypatch, cluster, early):
+    seen = []
+
+    class Launches(fake_cuda.Library):
+        def cuLaunchKernelEx(self, config, function, parameters, extra):
+            c = config._obj
+            listed = [(c.attributes[i].id, *c.attributes[i].value[:3]) for i in range(c.count)]
+            seen.append((function.value, *c.grid, *c.block, c.shared, c.stream, listed, parameters, extra))
+            return 0
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Launches(0))
+    assert driver.Functions().launch_with(1 << 40, (6, 2, 5), 128, 99, 1 << 41, "extra", cluster, early) == 0
+    # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    want = ([(4, 1, 1, 5)] if cluster else []) + ([(6, 1, 0, 0)] if early else [])
+    assert seen == [(1 << 40, 6, 2, 5, 128, 1, 1, 99, 1 << 41, want, None, "extra")]
+
+
 def test_wrong_uses_are_named():
     with pytest.raises(InvalidArgumentError, match="signature"):
         source.SourceKernel(SCALE, "scale", "Px", threads=64)
