@@ -20,6 +20,7 @@ from deepinfer.runtime.async_llm import (
     StepFailedError,
 )
 from deepinfer.runtime.execute import Work
+from deepinfer.runtime.metrics import EngineMetrics
 from deepinfer.runtime.params import SamplingParams
 from engines import FREE, VOCAB, Faulty, alone, build_engine, tokens
 
@@ -40,11 +41,14 @@ class Gated(Faulty):
         self.gate.set()
         self.inside = threading.Event()
         self.threads: set[int] = set()
+        self.limit: int | None = None  # steps that may begin
 
     def run(self, work: Sequence[Work]) -> Any:
         self.threads.add(threading.get_ident())
         self.inside.set()
         assert self.gate.wait(30)
+        while self.limit is not None and self.steps >= self.limit:
+            time.sleep(0.001)
         return super().run(work)
 
 
@@ -127,9 +131,9 @@ def test_text_prompts_samples_and_ids() -> None:
 
 def test_a_slow_reader_gets_larger_deltas_and_holds_nobody_up() -> None:
     async def main() -> None:
-        llm, _ = made()
+        llm, _ = made(max_drafts=3, max_tokens=32)
         async with llm:
-            slow = llm.generate(prompt_token_ids=[5, 6], sampling_params=params(50, top_logprobs=2))
+            slow = llm.generate(prompt_token_ids=[5, 6], sampling_params=params(50))
             first = await anext(slow)
             fast = await collect(llm.generate(prompt_token_ids=[7], sampling_params=params(60)))
             assert len(said(fast)) == 60
@@ -137,7 +141,10 @@ def test_a_slow_reader_gets_larger_deltas_and_holds_nobody_up() -> None:
                 await asyncio.sleep(0.002)
             (rest,) = await collect(slow)
         assert rest.merged == len(rest.token_ids) == 50 - len(first.token_ids) > 10 and rest.finished
-        assert said([first, rest]) == tokens(alone([5, 6], params(50)))
+        expected = alone([5, 6], params(50), max_drafts=3, max_tokens=32)
+        assert said([first, rest]) == tokens(expected)
+        for name in ("drafted", "verified", "accepted"):
+            assert getattr(first, name) + getattr(rest, name) == sum(getattr(o, name) for o in expected) > 0
 
     run(main())
 
@@ -158,32 +165,32 @@ def test_what_waits_for_a_reader_is_small() -> None:
 def test_leaving_aborts_and_frees_everything(how: str) -> None:
     async def main() -> None:
         llm, executor = made()
+        outcomes = EngineMetrics(llm.engine).counters["requests_total"]
         async with llm:
+            executor.limit = 3  # the engine is in the middle of its request when the reader leaves
             other = asyncio.create_task(collect(llm.generate(prompt_token_ids=[9], sampling_params=params(40))))
             stream = llm.generate(prompt_token_ids=[5], sampling_params=params(60), request_id="it")
+            await anext(stream)
             if how == "cancel":
-                executor.gate.clear()  # in the middle of a step
                 task = asyncio.create_task(collect(stream))
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.01)
                 task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-                executor.gate.set()
+                await asyncio.wait([task])
             elif how == "close":
-                await anext(stream)
                 await stream.aclose()
             elif how == "break":
-                async for _ in stream:
-                    break
                 del stream
+                await asyncio.sleep(0.01)
             else:
-                await anext(stream)
                 assert llm.abort("it")
+            executor.limit = None
+            if how == "abort":
                 rest = await collect(stream)
                 assert rest[-1].finish_reason == "abort" and rest[-1].finished
                 assert not llm.abort("it"), "it has ended"
             assert said(await other) == tokens(alone([9], params(40)))
             await idle(llm)
+            assert (outcomes["abort"], outcomes["length"]) == (1, 1)
 
     run(main())
 
@@ -382,20 +389,18 @@ def test_a_shutdown_that_takes_too_long_aborts_the_rest() -> None:
 
 def test_streams_whose_loop_is_gone_are_aborted() -> None:
     llm, executor = made()
-    executor.gate.clear()
-
-    async def leave() -> None:
-        task = asyncio.create_task(collect(llm.generate(prompt_token_ids=[5], sampling_params=params(60))))
-        while not executor.inside.is_set():
-            await asyncio.sleep(0.002)
-        task.cancel()
-
-    run(leave())
+    outcomes = EngineMetrics(llm.engine).counters["requests_total"]
+    executor.limit = 2
+    loop = asyncio.new_event_loop()
+    stream = llm.generate(prompt_token_ids=[5], sampling_params=params(60))
+    loop.run_until_complete(anext(stream))
+    loop.close()  # and nobody closes the iterator
+    executor.limit = None
 
     async def come() -> None:
-        executor.gate.set()
         assert len(said(await collect(llm.generate(prompt_token_ids=[6], sampling_params=params())))) == 6
         await idle(llm)
+        assert llm.error is None and (outcomes["abort"], outcomes["length"]) == (1, 1)
         await llm.shutdown()
 
     run(come())

@@ -133,6 +133,17 @@ def test_preemptions_failures_and_resumed_samples(monkeypatch: pytest.MonkeyPatc
     assert count(metrics, "requests_total", "length") == 3
 
 
+def test_the_last_word_of_an_aborted_request_is_not_said_by_the_next_of_its_name() -> None:
+    engine, metrics = watched()
+    engine.add_request(None, "x", params(5), [5] * 3)
+    engine.abort_request("x")
+    engine.add_request(None, "x", params(4), [6] * 7)
+    (old, new) = metrics.lives.values() if len(metrics.lives) == 2 else (None, *metrics.lives.values())
+    drain(engine)
+    assert new.tokens == 4 and (old is None or old.tokens == 0) and not metrics.lives
+    assert (count(metrics, "requests_total", "abort"), count(metrics, "requests_total", "length")) == (1, 1)
+
+
 def test_cache_hits_and_occupancy() -> None:
     engine, metrics = watched(prefix=PrefixSettings(slack=4))
     for key in range(2):
