@@ -131,10 +131,12 @@ def test_text_prompts_samples_and_ids() -> None:
 
 def test_a_slow_reader_gets_larger_deltas_and_holds_nobody_up() -> None:
     async def main() -> None:
-        llm, _ = made(max_drafts=3, max_tokens=32)
+        llm, executor = made(max_drafts=3, max_tokens=32)
         async with llm:
+            executor.limit = 2
             slow = llm.generate(prompt_token_ids=[5, 6], sampling_params=params(50))
             first = await anext(slow)
+            executor.limit = None
             fast = await collect(llm.generate(prompt_token_ids=[7], sampling_params=params(60)))
             assert len(said(fast)) == 60
             while llm.unfinished:  # the engine goes on without the reader
