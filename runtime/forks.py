@@ -81,7 +81,7 @@ class Forks:
         self._slack = slack
         self._anchors: list[Anchor] = []
         self._wishes: list[_Wish] = []
-        self._copies: list[tuple[Lease, Anchor]] = []  # states that the next step is launched behind
+        self._copies: list[tuple[Lease, Lease]] = []  # slots, (from, to), that the next step is launched behind
         self.pins: list[Lease] = []
 
     @property
@@ -145,7 +145,7 @@ class Forks:
             if source.written - wish.tokens <= self._slack and self._slots.free and not source.tainted:
                 read = self._slots.lease()
                 read.join(source.slot)
-                self._copies.append((read, self._keep(wish, self._slots.lease(1))))
+                self._copies.append((read, self._keep(wish, self._slots.lease(1)).slot))
                 self.pins = [one for one in self.pins if not one.released] + [read]
             woken += wish.heirs if wish.resting else []
         self._wishes = left
@@ -188,9 +188,9 @@ class Forks:
 
     def copies(self, moves: MoveList) -> None:
         """Adds the copies of states to what the next step is launched behind."""
-        for read, anchor in self._copies:
-            if anchor.alive:
-                moves.anchors.append((read.ids[0], anchor.slot.ids[0]))
+        for read, slot in self._copies:
+            if not slot.released:  # an heir may own it by now
+                moves.anchors.append((read.ids[0], slot.ids[0]))
             moves.pins.append(read)
         self._copies = []
 
