@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .observe import Observer
@@ -35,7 +35,8 @@ class Life:
         arrival, began, first, last: moments: it arrived, its first rows were launched, its first and its latest tokens
             were returned; None before.
         tokens: returned so far.
-        cached: prompt tokens that were spared when it began, by the tier that had them.
+        start: first row that was computed when it last began to run: those before were found in a cache.
+        cached_tokens, forked_tokens: rows before the first one, by who had them: the prefix cache, another sample.
         notes: the observer's own.
     """
 
@@ -49,12 +50,10 @@ class Life:
     last: float | None = None
     tokens: int = 0
     preemptions: int = 0
-    cached: Mapping[str, int] = field(default_factory=dict)
+    start: int = 0
+    cached_tokens: int = 0
+    forked_tokens: int = 0
     notes: Any = None
-
-    @property
-    def cached_tokens(self) -> int:
-        return sum(self.cached.values())
 
 
 class Lives(Observer):
@@ -112,9 +111,11 @@ class Lives(Observer):
                 continue
             still.remove(key)
             life = self.lives[key]
+            life.start = item.start
             if life.began is None:
                 life.began = began
-                life.cached = cached_by_tier(item.request)
+                life.cached_tokens = item.request.cached_tokens or 0
+                life.forked_tokens = max(0, item.start - life.cached_tokens)
                 self.began(life)
             else:
                 self.resumed(life, began)
@@ -156,8 +157,3 @@ class Lives(Observer):
             del self.lives[life.key]
             self._still.discard(life.key)
             self.ended(life, output, now)
-
-
-def cached_by_tier(request: Request) -> Mapping[str, int]:
-    """Prompt tokens that a sample did not compute when it began, by the tier that had them."""
-    return {"device": request.cached_tokens or 0}

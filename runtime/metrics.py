@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PREFIX = "deepinfer_"
 STEP_KINDS = ("prefill", "decode", "mixed")
 ROW_KINDS = ("prefill", "decode", "draft")
-TIERS = ("device", "host")
+TIERS = ("device", "fork", "host")
 OUTCOMES = tuple(str(reason) for reason in FinishReason)
 
 _FAST = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -54,11 +54,12 @@ class Metric:
 CATALOGUE: tuple[Metric, ...] = (
     Metric("requests_total", "counter", "Samples that ended, by reason.", "outcome", OUTCOMES),
     Metric("preemptions_total", "counter", "Running samples that gave their pages back."),
+    Metric("offloads_total", "counter", "Of these, samples whose caches went to host memory."),
     Metric("steps_total", "counter", "Steps that ran, by what they computed.", "kind", STEP_KINDS),
     Metric("step_failures_total", "counter", "Steps that raised; their samples are tried again."),
     Metric("rows_total", "counter", "Rows computed: of known text, of decoding samples, of drafts.", "kind", ROW_KINDS),
     Metric("prompt_tokens_total", "counter", "Tokens of the prompts of samples that began to run."),
-    Metric("cached_tokens_total", "counter", "Of these, tokens that the prefix cache spared, by where it had them.",
+    Metric("cached_tokens_total", "counter", "Tokens that a sample need not compute to run, by who had them.",
            "tier", TIERS),
     Metric("output_tokens_total", "counter", "Tokens returned. Drafts count when they are accepted, and only then."),
     Metric("drafted_tokens_total", "counter", "Drafts proposed."),
@@ -137,6 +138,7 @@ class EngineMetrics(Lives):
                 self.counters[metric.name] = dict.fromkeys(values, 0.0)
             elif metric.kind == "histogram":
                 self.histograms[metric.name] = {value: Histogram(metric.bounds) for value in values}
+        self._offloaded: set[int] = set()
         self._tokens = 0
         self._drafts = engine.config.limits.max_drafts > 0
         self._tbt = self.histograms["tbt_seconds"][""]
@@ -154,8 +156,8 @@ class EngineMetrics(Lives):
         assert life.began is not None
         self._time("queue_seconds", life.began - life.arrival)
         self._count("prompt_tokens_total", life.prompt_len)
-        for tier, tokens in life.cached.items():
-            self._count("cached_tokens_total", tokens, tier)
+        self._count("cached_tokens_total", life.cached_tokens, "device")
+        self._count("cached_tokens_total", life.forked_tokens, "fork")
 
     def spoke(self, life: Life, output: RequestOutput, count: int, gap: float | None, now: float) -> None:
         self._tokens += count
@@ -170,17 +172,26 @@ class EngineMetrics(Lives):
     def ended(self, life: Life, output: RequestOutput, now: float) -> None:
         self._count("requests_total", label=output.finish_reason or "")
         self._time("e2e_seconds", now - life.arrival)
+        self._offloaded.discard(life.key)
         if life.first is not None and life.last is not None:
             self._time("decode_seconds", life.last - life.first)
 
     def gave_way(self, life: Life, now: float) -> None:
         self._count("preemptions_total")
 
+    def resumed(self, life: Life, now: float) -> None:
+        if life.key in self._offloaded:
+            self._offloaded.remove(life.key)
+            self._count("cached_tokens_total", life.start, "host")
+
     # ---- steps
 
     def planned(self, plan: StepPlan, seconds: float) -> None:
         if plan.items:
             self._time("plan_seconds", seconds)
+        if plan.offloaded:
+            self._offloaded.update(plan.offloaded)
+            self._count("offloads_total", len(plan.offloaded))
 
     def ran(self, work: Sequence[Work], began: float, ended: float, queues: Queues) -> None:
         super().ran(work, began, ended, queues)

@@ -14,10 +14,12 @@ import pytest
 from deepinfer.hal.errors import InvalidArgumentError, NotSupportedError
 from deepinfer.runtime import metrics as module
 from deepinfer.runtime.execute import Work
+from deepinfer.runtime.lives import Life
 from deepinfer.runtime.metrics import CATALOGUE, OUTCOMES, EngineMetrics, Histogram
 from deepinfer.runtime.metrics_server import MetricsServer, exposition
 from deepinfer.runtime.outputs import FinishReason, RequestOutput
 from deepinfer.runtime.params import SamplingParams
+from deepinfer.runtime.planner import StepPlan
 from deepinfer.runtime.prefix import PrefixSettings
 from engines import FREE, Faulty, build_engine, drain
 
@@ -142,6 +144,21 @@ def test_the_last_word_of_an_aborted_request_is_not_said_by_the_next_of_its_name
     drain(engine)
     assert new.tokens == 4 and (old is None or old.tokens == 0) and not metrics.lives
     assert (count(metrics, "requests_total", "abort"), count(metrics, "requests_total", "length")) == (1, 1)
+
+
+def test_tokens_by_who_had_them() -> None:
+    """A second sample goes on from the first's prompt; a preempted one comes back from host memory."""
+    engine, metrics = watched(slack=8)
+    engine.add_request(None, "x", params(3, n=2), [5] * 9)
+    drain(engine)
+    assert count(metrics, "cached_tokens_total", "fork") == engine.stats.forked_tokens > 0
+    assert count(metrics, "cached_tokens_total", "device") == 0
+    plan = StepPlan(preempted=[7], offloaded=[7])
+    life = Life(7, "y", 0, 3, 0.0, began=1.0, start=12)
+    metrics.planned(plan, 0.1)
+    metrics.resumed(life, 2.0)
+    metrics.resumed(life, 3.0)
+    assert count(metrics, "offloads_total") == 1 and count(metrics, "cached_tokens_total", "host") == 12
 
 
 def test_cache_hits_and_occupancy() -> None:

@@ -102,7 +102,7 @@ def render(now: Scrape, before: Scrape | None, url: str) -> list[str]:
         f"prompt tokens {rate(now, before, 'output_tokens_total'):10.1f} output tokens "
         f"{rate(now, before, 'requests_total'):8.2f} requests",
         f"rows      {_shares(now, before, 'rows_total', ('prefill', 'decode', 'draft'))}",
-        f"cached    {_ratio(value('cached_tokens_total'), value('prompt_tokens_total'))} of prompt tokens"
+        f"cached    {_ratio(value('cached_tokens_total{device}'), value('prompt_tokens_total'))} of prompt tokens"
         f"   drafts accepted {_ratio(value('accepted_tokens_total'), value('verified_tokens_total'))}",
         f"ended     {_outcomes(now)}",
         "",
