@@ -67,7 +67,8 @@ class Engram:
 
     def fetch(self, batch: Batch) -> Rows:
         """The step's rows: e4m3 [T, C dh] and scales [T, C dh/32], where the table is."""
-        return self.fetch_ngrams(batch.host_ngrams if self.on_host else batch.ngrams)
+        # N-grams that only the device knows yet are waited for here, which is where the worker is.
+        return self.fetch_ngrams(batch.host_ngrams.to("cpu") if self.on_host else batch.ngrams)
 
     def fetch_ngrams(self, ngrams: torch.Tensor) -> Rows:
         """The rows of n-grams int32 [T, n], which lie where the table is."""

@@ -24,7 +24,7 @@ from deepinfer.runtime.execute import Work
 from deepinfer.runtime.params import SamplingParams
 from deepinfer.runtime.pool import PoolError
 from deepinfer.runtime.sampler import SamplerConfig
-from deepinfer.runtime.slots import LAST, LENGTH, OWNER
+from deepinfer.runtime.slots import ENDED, LAST, LENGTH, OWNER
 from engines import drain
 from model_engines import model_engine
 
@@ -142,6 +142,20 @@ def test_a_row_that_is_no_number_is_masked_behind_and_reported_alone() -> None:
         assert found == say(engine_of(model, n, False), requests)
         assert found[2, 0][-1]["finish_reason"] == "error"
         assert sum(outputs[-1]["finish_reason"] == "length" for outputs in found.values()) >= 1
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_the_device_sees_an_end_and_computes_no_row_behind_it(n: int) -> None:
+    model = BigramModel.random(VOCAB, 3, 0.9)
+    live: list[int] = []
+    forward = model.forward
+    model.forward = lambda batch, caches: live.append(int((batch.row_seq >= 0).sum())) or forward(batch, caches)  # type: ignore[method-assign, func-returns-value]
+    ends = {"max_tokens": 9, "seq_seed": 1, "stop_token_ids": list(range(VOCAB))}
+    made = engine_of(model, n, True)
+    found = say(made, [([4, 5, 6], ends)])
+    assert len(found[0, 0]) == 1 and live == [3, 0]
+    state = made.executor._launcher.state  # type: ignore[attr-defined]
+    assert state.moving[1, ENDED] == 1 and state.moving[1, LENGTH] == 4
 
 
 def test_a_line_of_another_owner_is_an_error_and_gives_no_row() -> None:

@@ -21,7 +21,7 @@ from engines import FREE, alone, bits, build_engine, drain, tokens
 def ahead(executor: type[Delayed] = Delayed, **options: Any) -> Any:
     """An asynchronous engine whose freed pages and slots are overwritten at once."""
     sizes = {"num_pages": 64, "num_slots": 8, "page_tokens": 4, "max_tokens": 40} | options
-    slack = sizes["prefix"].slack if sizes.get("prefix") else 0
+    slack = max(sizes["prefix"].slack if sizes.get("prefix") else 0, sizes.get("max_drafts", 0) + 1)
     made = executor(97, sizes["num_pages"], sizes["num_slots"], sizes["page_tokens"], slack)
     engine = build_engine(executor=made, async_scheduling=True, **sizes)
     poison_freed(engine)
@@ -99,6 +99,18 @@ def test_pages_return_when_the_last_step_with_them_has_landed() -> None:
     assert bits(found[("gone", 0)]) == bits(alone([4] * 9, SamplingParams(max_tokens=3, **FREE)))
     whole = tokens(alone([5], SamplingParams(max_tokens=30, **FREE)))
     assert tokens(found[("stays", 0)]) == whole[-len(found[("stays", 0)]) :]
+
+
+@pytest.mark.parametrize("drafts", [0, 1, 3])
+def test_the_longest_request_fits_the_smallest_pool(drafts: int) -> None:
+    """Bounds of a step that is planned ahead ask for no page that the request can never fill."""
+    params = SamplingParams(max_tokens=40, **FREE)
+    engine = ahead(num_pages=16, max_requests=2, max_drafts=drafts)
+    for key in range(2):
+        engine.add_request(None, key, params, [4 + key] * 24)
+    found = drain(engine)
+    for key in range(2):
+        assert bits(found[(key, 0)]) == bits(alone([4 + key] * 24, params, max_drafts=drafts, max_tokens=40))
 
 
 def test_aborted_while_it_is_launched_and_landed() -> None:
@@ -258,6 +270,11 @@ def scripts(draw: st.DrawFn) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
 
 def play(options: dict[str, Any], script: list[tuple[Any, ...]]) -> tuple[Any, dict[Any, list[Any]], set[int]]:
     engine = ahead(**options)
+
+    def failed(work: Any, error: Exception) -> None:
+        raise AssertionError("a step failed, which starting anew would hide") from error
+
+    engine._start_search = failed
     seen: dict[Any, list[Any]] = {}
     aborted: set[int] = set()
 
