@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
+import torch
 
 from ascend import needs_tilelang
 from ascend_ops import differences, every_call, findings, launch, ops, scheduled, supported
-from deepinfer.backends.ascend import program
+from deepinfer.backends.ascend import architecture, program, table
 from deepinfer.backends.ascend.build import orphans, programs
 from deepinfer.backends.ascend.sim import Schedule, schedules
 
@@ -77,3 +79,21 @@ def test_the_wheel_lowers_a_kernel_as_it_did() -> None:
     """One here, past the cache; `python -m deepinfer.backends.ascend.build --check` lowers all."""
     known = program.Program("self_test_kernels.py", "self_test")
     assert known.lowered() == known.committed.read_text(encoding="utf-8")
+
+
+def test_the_page_of_ops_is_current(root: Path) -> None:
+    """`python -m deepinfer.backends.ascend.table > docs/ascend_ops.md`"""
+    assert (root / "docs" / "ascend_ops.md").read_text(encoding="utf-8") == table.page()
+
+
+@needs_tilelang
+def test_a_launch_has_a_floor_and_half_the_lanes_of_a_tail_are_counted() -> None:
+    """Two rows of 65 channels: a vector of 64 lanes, and one of a single lane."""
+    x, weight = torch.randn(2, 65).bfloat16(), torch.randn(65).bfloat16()
+    _, (run,) = launch("rms_norm", (x, weight, 1e-6))
+    busy, offered = run.report.simd
+    assert 0.5 < busy / offered < 1
+    found = architecture.floor([run])
+    moved = 2 * 65 * 2 * 2 + 2 * 65 * 2  # rows in and out, the weight once for each of two cores
+    assert found.moved == moved and found.cube == 0
+    assert found.seconds == found.memory == moved / architecture.SERVER.memory
