@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Dense linear layers on the matrix unit: tiles of 128 x 128 outputs, channels in order, one accumulator a tile.
 
 Rows share nothing, and the order of a sum depends on the channels alone, so a row's bits do not depend on the others.

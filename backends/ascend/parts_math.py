@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Written-down fp32 functions and Philox4x32-10 for vector registers, bit by bit as docs/numerics.md has them.
 
 Plain functions that emit instructions where they are called, one rounding each; they are called within a SimdVF.

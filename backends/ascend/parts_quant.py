@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Parts of kernels that quantise to E4M3 in groups of 32 with one power of two as scale (docs/numerics.md)."""
 
 import tilelang.ascend.language as T

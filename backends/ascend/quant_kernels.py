@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Quantisation to E4M3 in groups of 32, SIMD."""
 
 import tilelang.ascend.language as T

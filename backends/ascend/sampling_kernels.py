@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Draws of tokens as exponential races, SIMD: 64 counters of four words at a time, the best of each lane kept."""
 
 import tilelang.ascend.language as T
