@@ -201,6 +201,7 @@ class Forks:
         pages.join(source.pages, 0, -(-wish.tokens // self._block))
         for page in pages.ids:
             self._pages.mark(page)
+        self._slots.mark(slot.ids[0])
         anchor = Anchor(wish.tokens, source.valid_start, pages, slot, set(wish.heirs))
         self._anchors.append(anchor)
         for heir in wish.heirs:
@@ -222,11 +223,11 @@ class Forks:
         """Pages of an anchor that count as free and would not, once an heir has begun."""
         return sum(self._pages.holders(page) == 0 for page in anchor.pages.ids)
 
-    def attach(self, request: Request, anchor: Anchor) -> tuple[list[Lease], int | None]:
+    def attach(self, request: Request, anchor: Anchor) -> tuple[Lease, int | None]:
         """Makes the sample an owner of the full pages of its anchor.
 
         Returns:
-            Leases of what the copies of the step read; and the page that is to be copied, if there is one.
+            A lease of pages that the copies of the step read; and the page that is to be copied, if there is one.
         """
         full = anchor.tokens // self._block
         request.pages = self._pages.lease()
@@ -234,11 +235,10 @@ class Forks:
         request.computed, request.stored, request.valid_start = anchor.tokens, 0, anchor.valid_start
         for image in request.images:
             image.computed(request.key, anchor.tokens)
-        pinned, slot = self._pages.lease(), self._slots.lease()
+        pinned = self._pages.lease()
         pinned.join(anchor.pages, full)
-        slot.join(anchor.slot)
-        self.pins = [one for one in self.pins if not one.released] + [pinned, slot]
-        return [pinned, slot], anchor.pages.ids[full] if anchor.tokens % self._block else None
+        self.pins = [one for one in self.pins if not one.released] + [pinned]
+        return pinned, anchor.pages.ids[full] if anchor.tokens % self._block else None
 
     def leave(self, request: Request) -> None:
         """The sample needs its anchor no longer: it has what it gives, or has ended."""
@@ -252,13 +252,15 @@ class Forks:
         """The slot of an anchor, which is no more."""
         slot = anchor.slot
         anchor.slot = self._slots.lease()
+        anchor.slot.hold(slot.ids[0])
         self._release(anchor)
         return slot
 
-    def give_up(self, keep: Sequence[Anchor] = ()) -> bool:
+    def give_up(self, keep: Sequence[Anchor] = (), for_slot: bool = False) -> bool:
         """Gives up the oldest anchor that is not to be kept. False where there is none."""
         for anchor in self._anchors:
-            if anchor not in keep:
+            # Whose slot is still to be read frees none.
+            if anchor not in keep and not (for_slot and self._slots.holders(anchor.slot.ids[0])):
                 self._release(anchor)
                 return True
         return False
@@ -276,6 +278,7 @@ class Forks:
         self._anchors.remove(anchor)
         for page in anchor.pages.ids:
             self._pages.unmark(page)
+        self._slots.unmark(anchor.slot.ids[0])
         anchor.pages.release()
         anchor.slot.release()
         anchor.heirs.clear()
@@ -306,10 +309,10 @@ class Begun:
                 if state is not None:
                     self._sources[request.key] = state
             return
-        pins, half = forks.attach(request, anchor)
+        pin, half = forks.attach(request, anchor)
         self._sources[request.key] = anchor
         self._heirs.append(request)
-        self._moves.pins += pins
+        self._moves.pins.append(pin)
         if half is not None:
             self._halves[request.key] = half
 
@@ -321,6 +324,10 @@ class Begun:
         request.slot, source = taken
         if source is not None:
             self._moves.states.append((source, request.slot.ids[0]))
+            pin = self._queues.slots.lease()
+            pin.hold(source)
+            self._moves.pins.append(pin)
+            self._queues.forks.pins.append(pin)
         return True
 
     def fill(self, request: Request) -> None:

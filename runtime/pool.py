@@ -208,6 +208,14 @@ class Lease:
             self._ids.append(index)
             self._generations.append(self._pool.generation(index))
 
+    def hold(self, index: int) -> None:
+        """Become one more owner of an id that somebody holds."""
+        if self.released:
+            raise StaleLeaseError(f"{self._pool.name}: the lease was released")
+        self._pool._share(index)
+        self._ids.append(index)
+        self._generations.append(self._pool.generation(index))
+
     def references(self, place: int) -> int:
         """Owners of one of the ids."""
         return self._pool.references(self._ids[place])

@@ -139,7 +139,7 @@ class PrefixCache:
     @property
     def free_slots(self) -> int:
         """State slots that a request can have."""
-        return self._slots.free + len(self._states) + self.forks.slots_kept
+        return self._slots.free + self._slots.reclaimable
 
     def leases(self) -> tuple[Iterator[Lease], Iterator[Lease]]:
         """Page leases and slot leases, for the conservation check."""
@@ -233,21 +233,22 @@ class PrefixCache:
             return None
         kept = list(sources)
         anchors = [one for one in kept if isinstance(one, Anchor)]
-        if not self._slots.free and not self._spare_state(kept) and not self.forks.give_up(anchors):
+        if not self._slots.free and not self._spare_state(kept) and not self.forks.give_up(anchors, for_slot=True):
             if wanted is None or source is None:
                 return None
             if isinstance(source, Anchor):
                 return self.forks.take_slot(source), None
-            del self._states[source]
-            return wanted, None
+            return self._take_state(source), None
         return self._slots.lease(1), None if wanted is None else wanted.ids[0]
 
     def _spare_state(self, sources: Sequence[Source]) -> bool:
         """Gives up the oldest state that none of `sources` is. False where there is none."""
-        spare = next((name for name in self._states if name not in sources), None)
-        if spare is not None:
-            self._states.pop(spare).release()
-        return spare is not None
+        # Whose slot is still to be read frees nothing.
+        for name, lease in self._states.items():
+            if name not in sources and not self._slots.holders(lease.ids[0]):
+                self._take_state(name).release()
+                return True
+        return False
 
     # ---- keeping
 
@@ -273,7 +274,7 @@ class PrefixCache:
         name = self._border(request, request.valid)
         if name is None or request.slot is None:
             return
-        self._states[name] = request.slot
+        self._put_state(name, request.slot)
         request.slot = None
 
     def copy_slot(self, request: Request, tokens: int) -> tuple[int, int] | None:
@@ -287,7 +288,7 @@ class PrefixCache:
             return None
         if not self._slots.free and not self._spare_state(()):
             return None
-        self._states[name] = self._slots.lease(1)
+        self._put_state(name, self._slots.lease(1))
         return request.slot.ids[0], self._states[name].ids[0]
 
     def forget(self, request: Request) -> None:
@@ -301,6 +302,15 @@ class PrefixCache:
         for name in list(self._blocks):
             self._forget(name)
         self.forks.clear()
+
+    def _put_state(self, name: Hash, slot: Lease) -> None:
+        self._states[name] = slot
+        self._slots.mark(slot.ids[0])
+
+    def _take_state(self, name: Hash) -> Lease:
+        slot = self._states.pop(name)
+        self._slots.unmark(slot.ids[0])
+        return slot
 
     def _border(self, request: Request, tokens: int) -> Hash | None:
         """Name of the last block among these tokens, where the slot holds the state there and the cache has none."""
@@ -332,6 +342,5 @@ class PrefixCache:
         if lease is not None:
             self._pages.unmark(lease.ids[0])
             lease.release()
-        state = self._states.pop(name, None)
-        if state is not None:
-            state.release()
+        if name in self._states:
+            self._take_state(name).release()

@@ -63,7 +63,7 @@ def test_replay_in_the_engine_spares_what_it_says() -> None:
     drain(engine)
     cache = engine._queues.cache
     for name in list(cache._states):
-        cache._states.pop(name).release()
+        cache._take_state(name).release()
     engine.add_request(None, 1, SamplingParams(**FREE, max_tokens=4), first)
     (outputs,) = drain(engine).values()
     assert outputs[0].cached_tokens == 16 and engine.stats.prompt_tokens == 22 + 6
@@ -83,13 +83,13 @@ def test_windows_that_are_gone_are_begun_anew(model: Model, poison: int) -> None
     say(engine, [(prompt, SamplingParams(max_tokens=1, ignore_eos=True, temperature=0))])
     cache = engine._queues.cache
     for name in list(cache._states):
-        cache._states.pop(name).release()
+        cache._take_state(name).release()
     engine.executor.caches.state.fill_(poison)
     assert say(engine, [(prompt[:200], params)])[0][0].cached_tokens == 0, "the page there is would be computed again"
     long = text(2, 400)
     say(engine, [(long, SamplingParams(max_tokens=1, ignore_eos=True, temperature=0))])
     for name in list(cache._states):
-        cache._states.pop(name).release()
+        cache._take_state(name).release()
     engine.executor.caches.state.fill_(poison)
     (outputs,) = say(engine, [(long, params)])
     assert outputs[0].cached_tokens == 256

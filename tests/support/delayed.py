@@ -187,8 +187,11 @@ class Delayed(Faulty):
         shadow.proposal = result.proposal or Proposal([])
 
 
-def poison_freed(engine: LLMEngine) -> None:
-    """Whatever goes back to a pool is overwritten at once, though steps that were launched have not run."""
+def poison_freed(engine: LLMEngine, in_order: bool = False) -> None:
+    """Whatever goes back to a pool is overwritten at once, though steps that were launched have not run.
+
+    `in_order`: behind what has been launched, as whoever takes it would: copies for the prefix cache count on that.
+    """
     executor: Any = engine.executor
     for pool, spoil in (
         (engine._queues.pages, lambda page: executor._pages[page].fill(-7)),
@@ -198,7 +201,9 @@ def poison_freed(engine: LLMEngine) -> None:
 
         def spoiled(index: int, *, pool: Any = pool, drop: Any = drop, spoil: Any = spoil) -> None:
             drop(index)
-            if pool.references(index) == 0:
+            if pool.references(index) == 0 and in_order:
+                executor.queue.append((None, lambda: spoil(index)))
+            elif pool.references(index) == 0:
                 spoil(index)
 
         pool._drop = spoiled  # type: ignore[method-assign]
