@@ -1,6 +1,6 @@
 """A slice of the released model on one GPU: decode steps and prompt chunks, by size of batch and length of context.
 
-    python benchmarks/slice.py [--quick] [--only decode] [--json] [--model slice|tiny|kernel|DIRECTORY]
+    python benchmarks/slice.py [--quick] [--only "ops; decode, 128"] [--json] [--model slice|tiny|kernel|DIRECTORY]
 
 `slice/config.json` has the released model's dimensions and all of its layers, 48 of 384 experts (16 of 128 in draft
 layers), as many as one of 8 ranks holds, of which every token takes 6, and small Engram tables. Weights are made up on
@@ -76,21 +76,21 @@ class Case:
 
 
 def cases(quick: bool, most: int, drafts: int) -> list[Case]:
-    """All cases whose context the model holds."""
+    """All cases whose context the model holds, those that tell most first."""
     contexts = [1 << 10, 8 << 10, 32 << 10, 128 << 10]
     if most < contexts[-1]:
         contexts = [most // 4, most]
     middle = contexts[-2] if len(contexts) > 2 else contexts[-1]
-    batches = [8, 128] if quick else [1, 8, 32, 64, 128, 256]
-    wide = [middle] if quick else contexts
-    found = [Case("decode", batch, context) for context in wide for batch in batches]
-    found += [Case("decode", batch, middle, drafts) for batch in ([128] if quick else [1, 8, 32, 128])]
+    found = [Case("decode", 128, middle, n) for n in (0, drafts)]
     found += [Case(kind, 128, middle, n) for n in (0, drafts) for kind in ("eager", "fast", "ops")]
-    found += [
-        Case("prefill", 1, c) for c in ([contexts[0] * 4, middle] if quick else [4096, *contexts[1:]]) if c <= most
-    ]
     found += [Case("engine", 128, contexts[0], n) for n in (0, drafts)]
-    return found
+    ends = sorted({min(CHUNK, most), middle} if quick else {min(CHUNK, most), *contexts[1:]})
+    found += [Case("prefill", 1, context) for context in ends]
+    if quick:
+        return list(dict.fromkeys([*found, Case("decode", 8, middle)]))
+    wide = [Case("decode", batch, context) for context in contexts for batch in (1, 8, 32, 64, 128, 256)]
+    wide += [Case("decode", batch, middle, drafts) for batch in (1, 8, 32)]
+    return list(dict.fromkeys([*found, *wide]))
 
 
 class Slice:
@@ -100,7 +100,6 @@ class Slice:
         self.model, self.backend, self.device, self.drafts = model, backend, device, drafts
         self.streams = backend.streams(device)
         found = backend.graphs(device)
-        self.captures = isinstance(found, Graphs)
         self.graphs: Graphs = EagerGraphs(device) if isinstance(found, GraphsUnavailable) else found
         text = model.config.text
         self.rng = np.random.default_rng(7)
@@ -247,15 +246,28 @@ class Bench:
         return self.floors[key]
 
     def _one(self, case: Case) -> Step:
-        made, found = self.made, Step(copy=self.copy, rate=self.rate)
-        parts = made.parts(made.step(case.batch, case.context, case.drafts))
-        with timing(found, made.model.device):
+        made = self.made
+        step = made.step(case.batch, case.context, case.drafts)
+        live = case.batch * step.shape.width / step.shape.rows
+        found, parts = Step(copy=self.copy, rate=self.rate, live=live), made.parts(step)
+
+        def run() -> None:
             for body in parts.values():
                 body()
+
+        return self._timed(found, run)
+
+    def _timed(self, found: Step, run: Callable[[], None]) -> Step:
+        """Count a run, then time another one."""
+        with timing(found, self.made.model.device):
+            run()
+        for one in found.ops.values():
+            one.us = 0.0
+        with timing(found, self.made.model.device, count=False):
+            run()
         return found
 
     def _ops(self, case: Case) -> Iterator[dict[str, Any]]:
-        self._one(case)
         step = self._one(case)
         total = sum(one.us for one in step.ops.values())
         yield {"ms": total / 1e3, "ops_floor_ms": step.ops_floor_us / 1e3, "floor_ms": step.floor_us / 1e3}
@@ -289,6 +301,8 @@ class Bench:
             step = self.made.step(case.batch, case.context, case.drafts, padding)
             bodies = self.made.parts(step).values()
             kept = [self.made.graphs.capture(body) for body in bodies] if capture else []
+            if self.made.pool.log2q is not None:  # a step verifies with what the one before drew from
+                self.made.pool.log2q.fill_(-10.0)
             for run in [graph.replay for graph in kept] if capture else bodies:
                 run()
             step.outputs.download()
@@ -330,10 +344,8 @@ class Bench:
             made.chunk(ids, end - rows, end, pages)
 
         run()
-        seconds = made.seconds(run, 1)
-        step = Step(copy=self.copy, rate=self.rate)
-        with timing(step, made.model.device):
-            run()
+        seconds = made.seconds(run, 1, 1)
+        step = self._timed(Step(copy=self.copy, rate=self.rate), run)
         top = sorted(step.ops.items(), key=lambda item: -item[1].us)[:8]
         yield {
             "ms": seconds * 1e3, "rows": rows, "tokens_per_second": rows / seconds, "floor_ms": step.floor_us / 1e3,
@@ -367,7 +379,8 @@ def measure(given: argparse.Namespace) -> int:
     model = Model.load(
         path, device=device.torch, max_model_len=most, max_draft=given.drafts, engram_storage="device", **dummy
     )
-    chosen = [case for case in cases(given.quick, most, given.drafts) if given.only in str(case)]
+    wanted = given.only.split(";")
+    chosen = [c for c in cases(given.quick, most, given.drafts) if any(part.strip() in str(c) for part in wanted)]
     if given.batch:
         chosen = [Case(c.kind, min(c.batch, given.batch), c.context, c.drafts) for c in chosen]
     steps = [case for case in chosen if case.kind not in ("prefill", "engine")]
@@ -424,7 +437,7 @@ def main() -> int:
     parser.add_argument("--model", default="slice", help="slice, tiny, kernel, or a checkpoint directory")
     parser.add_argument("--backend", help="the one that is detected by default")
     parser.add_argument("--quick", action="store_true", help="a few cases of each kind")
-    parser.add_argument("--only", default="", help="cases whose name holds this text, such as 'decode, 128 x 32,768'")
+    parser.add_argument("--only", default="", help="cases whose name holds one of these: 'ops; decode, 128'")
     parser.add_argument("--json", action="store_true", help="print JSON lines")
     parser.add_argument("--drafts", type=int, default=5, help="drafts per sequence in the cases with drafts")
     parser.add_argument("--batch", type=int, default=0, help="no more sequences than this")

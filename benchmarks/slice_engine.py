@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from deepinfer.hal.graph import GraphsUnavailable
 from deepinfer.runtime.drafting import Speculation
 from deepinfer.runtime.engine import EngineConfig, LLMEngine
 from deepinfer.runtime.graphs import GraphSettings, Where
@@ -18,7 +19,7 @@ from deepinfer.runtime.sampler import SamplerConfig
 if TYPE_CHECKING:
     from slice import Slice
 
-PROMPT, WARM, STEPS = 16, 4, 20
+PROMPT, WARM, STEPS = 16, 4, 12
 
 
 def idle(made: Slice, batch: int, drafts: int) -> Iterator[dict[str, Any]]:
@@ -34,7 +35,8 @@ def idle(made: Slice, batch: int, drafts: int) -> Iterator[dict[str, Any]]:
 
 
 def _run(made: Slice, batch: int, drafts: int, options: dict[str, Any]) -> dict[str, Any]:
-    where = Where(made.graphs, made.streams) if made.captures else None
+    found = Where.of(made.backend, made.device)
+    where = None if isinstance(found, GraphsUnavailable) else found
     pages = batch * 4
     executor = build_executor(
         made.model, pages + 1, batch + 1, SamplerConfig(), Speculation(drafts),
@@ -63,11 +65,11 @@ def _run(made: Slice, batch: int, drafts: int, options: dict[str, Any]) -> dict[
         said += len(engine.step())
     made.streams.synchronize()
     seconds = (time.perf_counter() - began) / STEPS
-    found: dict[str, Any] = {"step_ms": seconds * 1e3, "tokens_per_second": said / STEPS / seconds}
+    told: dict[str, Any] = {"step_ms": seconds * 1e3, "tokens_per_second": said / STEPS / seconds}
     runner = executor.graphs
     if runner is not None and runner.stats.steps:
         busy = made.seconds(runner.replay_last, 3)
-        found |= {
+        told |= {
             "device_ms": busy * 1e3,
             "idle_ms": (seconds - busy) * 1e3,
             "idle_part": 1 - busy / seconds,
@@ -77,4 +79,4 @@ def _run(made: Slice, batch: int, drafts: int, options: dict[str, Any]) -> dict[
     engine.close()
     if runner is not None:
         runner.release()
-    return found
+    return told

@@ -17,8 +17,9 @@ from deepinfer.hal.registry import REFERENCE, REGISTRY
 from deepinfer.ops.spec import SPECS, OpSpec, WeightHandle
 
 TIMING = "op timer"
-AHEAD = 60
-"""Ops between two waits of the device, which let the host queue the launches of that many before any of them runs."""
+AHEAD, PAUSE = 40, 20_000_000
+"""Ops between two pauses of the device, and clocks of a pause: in it the host queues the launches of that many, so that
+none of them waits for the host."""
 CACHES = (
     "sparse_attention", "index_score", "index_score_blocks", "index_topk", "engram_gather", "embed_streams",
     "window_store", "compressed_store", "index_key_store", "compressor_ring_store", "sample_filter",
@@ -48,6 +49,8 @@ class Step:
     ops: dict[str, OpTime] = field(default_factory=dict)
     copy: float = 1.0
     rate: float = 1.0
+    live: float = 1.0
+    """Part of the step's rows that are no padding."""
 
     def note(self, spec: OpSpec, args: tuple[Any, ...]) -> OpTime:
         """Count a call; its time is added later."""
@@ -56,7 +59,7 @@ class Step:
         found.bytes += cost.bytes
         found.flops += cost.flops
         found.floor_us += max(cost.bytes / self.copy, cost.flops / self.rate) * 1e6
-        found.stored_bytes += stored_bytes(spec, args, cost.bytes)
+        found.stored_bytes += stored_bytes(spec, args, cost.bytes, self.live)
         return found
 
     @property
@@ -76,8 +79,11 @@ class Step:
         return sum(one.floor_us for one in self.ops.values())
 
 
-def stored_bytes(spec: OpSpec, args: tuple[Any, ...], bytes_: float) -> float:
-    """Bytes of a call that no fusion of ops can spare a step: weights that it touches, cache entries."""
+def stored_bytes(spec: OpSpec, args: tuple[Any, ...], bytes_: float, live: float = 1.0) -> float:
+    """Bytes of a call that no fusion of ops can spare a step: weights that it touches, cache entries.
+
+    Of E experts, rows that choose evenly touch E (1 - (1 - 1/E)^rows), `live` of the packed rows being of a token.
+    """
     if spec.name in CACHES:
         return bytes_
     if spec.name == "hc_coefficients":
@@ -85,15 +91,19 @@ def stored_bytes(spec: OpSpec, args: tuple[Any, ...], bytes_: float) -> float:
     handle = next((arg for arg in args if isinstance(arg, WeightHandle)), None)
     if handle is None:
         return 0.0
-    experts = handle.dims.get("E", 1) if spec.name == "grouped_linear" else 1
+    if spec.name != "grouped_linear":
+        return float(handle.nbytes)
     found = spec.dims(*args)
-    rows = found.get("M", found.get("X", experts))
-    return handle.nbytes * min(experts, rows) / experts
+    rows = live * found.get("M", found.get("X", 0))
+    return handle.nbytes * (1 - (1 - 1 / handle.dims["E"]) ** rows)
 
 
 @contextmanager
-def timing(step: Step, device: torch.device) -> Iterator[None]:
-    """Count and time the op calls of a with block; on a GPU by events, in the order of the stream."""
+def timing(step: Step, device: torch.device, *, count: bool = True) -> Iterator[None]:
+    """Count, or only time, the op calls of a with block; on a GPU by events, in the order of the stream.
+
+    Counting takes the host longer than the device may pause, so times are those of a run without.
+    """
     active, arch = REGISTRY.active, REGISTRY.arch
     gpu = device.type == "cuda"
     events: list[tuple[OpTime, Any, Any]] = []
@@ -101,14 +111,14 @@ def timing(step: Step, device: torch.device) -> Iterator[None]:
 
     def timed(spec: OpSpec, kernel: Any, *args: Any) -> Any:
         nonlocal calls
-        found = step.note(spec, args[: len(spec.args)])
+        found = step.note(spec, args[: len(spec.args)]) if count else step.ops.setdefault(spec.name, OpTime())
         if not gpu:
             began = time.perf_counter()
             result = kernel.fn(*args)
             found.us += (time.perf_counter() - began) * 1e6
             return result
         if calls % AHEAD == 0:
-            torch.cuda._sleep(12_000_000)
+            torch.cuda._sleep(PAUSE)
         calls += 1
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         first.record()

@@ -54,14 +54,21 @@ def test_weights_made_on_the_device_are_sound() -> None:
 
 
 @pytest.mark.slow
-def test_every_kind_of_case_gives_a_record(bench: Any, command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_kind_of_case_gives_a_record(
+    bench: Any, command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import slice_engine
+
+    monkeypatch.setattr(slice_engine, "WARM", 1)
+    monkeypatch.setattr(slice_engine, "STEPS", 2)
     small = ("--model", "tiny", "--backend", "reference", "--quick", "--batch", 2, "--repeats", 1)
     assert command(bench, "--json", *small, "--max-context", 256, "--drafts", 1) == 0
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     found = {record["case"].split(",")[0]: record for record in records if "op" not in record and "case" in record}
     assert found.keys() == {"decode", "eager", "fast", "ops", "prefill", "engine"}
     assert found["decode"]["ms"] > 0 and found["decode"]["byte_floor_ms"] > 0
-    assert set(found["decode"]["parts_ms"]) == {"backbone", "sample", "draft"}
+    parts = {part for record in records for part in record.get("parts_ms", ())}
+    assert parts == {"backbone", "sample", "draft"}
     assert found["engine"]["step_ms"] > 0 and found["eager"]["same_bits"]
     ops = {record["op"]: record for record in records if "op" in record}
     assert ops["grouped_linear"]["calls"] > 0 and ops["sparse_attention"]["ms"] > 0
@@ -95,6 +102,8 @@ def test_floors_count_weights_once_and_experts_that_are_touched(bench: Any) -> N
     handle = ops.grouped_linear_prepare(*weight)
     x = torch.zeros((2, 32), dtype=torch.float8_e4m3fn), torch.full((2, 1), 127, dtype=torch.uint8)
     args = (*x, handle, None, torch.tensor([0, 1, 1, 2, 2], dtype=torch.int32))
-    assert stored_bytes(SPECS["grouped_linear"], args, 1e9) == handle.nbytes / 2
+    touched = handle.nbytes * (1 - 0.75**2)
+    assert stored_bytes(SPECS["grouped_linear"], args, 1e9) == pytest.approx(touched)
+    assert stored_bytes(SPECS["grouped_linear"], args, 1e9, 0.5) == pytest.approx(handle.nbytes / 4)
     norm = (torch.zeros(3, 64).bfloat16(), torch.ones(64).bfloat16(), 1e-6)
     assert stored_bytes(SPECS["rms_norm"], norm, 1e9) == 0
