@@ -59,23 +59,22 @@ def turn_kernel(
 ):  # fmt: skip
     """BLOCK heads of bf16 [T, 3, HEADS, D]; those of values are copied. Out may be x."""
     QUARTER: tl.constexpr = D // 4
-    line = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # lint: address, because `lines` has 32 bits
+    line = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     keep = line < lines
-    row = (line // (3 * HEADS)).to(tl.int64)
+    row = line // (3 * HEADS)
     pair = tl.arange(0, HALF)
     mask = keep[:, None] & (pair < D // 2)[None, :]
-    at = (line.to(tl.int64) * D)[:, None] + pair[None, :]
+    at = (line * D)[:, None] + pair[None, :]
     low = tl.load(x_ptr + at, mask=mask, other=0.0)
     high = tl.load(x_ptr + at + D // 2, mask=mask, other=0.0)
     by_row = (pair < QUARTER)[None, :]
     spot = tl.load(place_ptr + row * 3 + 1, mask=keep, other=0)[:, None]
     spot = tl.where(by_row, spot, tl.load(place_ptr + row * 3 + 2, mask=keep, other=0)[:, None]).to(tl.int64)
-    angle = (spot * QUARTER + (pair % QUARTER)[None, :]) * 2
+    angle = table_ptr + (spot * QUARTER + (pair % QUARTER)[None, :]) * 2
     turned = (line // HEADS % 3 < 2)[:, None]
     known = mask & turned & (spot >= 0) & (spot < places)
-    both = angle[:, :, None] + tl.arange(0, 2)[None, None, :]
-    cosine, sine = tl.split(tl.load(table_ptr + both, mask=known[:, :, None], other=0.0))
-    cosine = tl.where(known, cosine, 1.0)
+    cosine = tl.load(angle, mask=known, other=1.0)
+    sine = tl.load(angle + 1, mask=known, other=0.0)
     a, b = bf16_to_f32(low), bf16_to_f32(high)
     tl.store(out_ptr + at, tl.where(turned, to_bf16(a * cosine - b * sine), low), mask=mask)
     tl.store(out_ptr + at + D // 2, tl.where(turned, to_bf16(a * sine + b * cosine), high), mask=mask)
