@@ -256,8 +256,8 @@ class DecodeGraphs:
         graph = captured.graphs.get((part, plain))
         if graph is not None:
             graph.replay()
-        else:  # the draft pass, where that is not captured
-            self._body(captured.step, part, plain)()
+        else:  # the draft pass is not to be captured
+            captured.step.draft(plain=plain)
 
     # ---- capturing
 
