@@ -7,6 +7,7 @@ so many steps, so many events per request; what did not fit is told, not hidden.
 
 from __future__ import annotations
 
+import heapq
 import json
 import time
 from array import array
@@ -91,8 +92,7 @@ class Timeline(Lives):
         if not self._lanes:
             self._lanes.append(self._lane_count)
             self._lane_count += 1
-        self._lanes.sort(reverse=True)  # the lowest lane is free first, so that tracks are few
-        life.notes = Record(life, self._lanes.pop())
+        life.notes = Record(life, heapq.heappop(self._lanes))  # the lowest that is free, so that tracks are few
 
     def gave_way(self, life: Life, now: float) -> None:
         if self._room(life.notes):
@@ -112,7 +112,7 @@ class Timeline(Lives):
     def ended(self, life: Life, output: RequestOutput, now: float) -> None:
         record: Record = life.notes
         record.finished, record.finish_reason = now, output.finish_reason
-        self._lanes.append(record.lane)
+        heapq.heappush(self._lanes, record.lane)
         self.forgotten += len(self._done) == self._done.maxlen
         self._done.append(record)
 

@@ -19,8 +19,10 @@ from deepinfer.runtime.async_llm import (
     OutputDelta,
     StepFailedError,
 )
+from deepinfer.runtime.delta import FEW, Mailbox
 from deepinfer.runtime.execute import Work
 from deepinfer.runtime.metrics import EngineMetrics
+from deepinfer.runtime.outputs import RequestOutput
 from deepinfer.runtime.params import SamplingParams
 from engines import FREE, VOCAB, Faulty, alone, build_engine, tokens
 
@@ -151,16 +153,40 @@ def test_a_slow_reader_gets_larger_deltas_and_holds_nobody_up() -> None:
     run(main())
 
 
-def test_what_waits_for_a_reader_is_small() -> None:
-    """Tokens that nobody reads take some bytes each, not an output object each."""
-    from deepinfer.runtime.delta import Mailbox
-    from deepinfer.runtime.outputs import RequestOutput
+@pytest.mark.parametrize("count", [1, FEW, FEW + 1, 1000])
+def test_what_waits_for_a_reader_is_small_and_complete(count: int) -> None:
+    """Many tokens that nobody reads take some bytes each, not an output object each."""
+    box = Mailbox("x")
+    outputs = [
+        RequestOutput(request_id="y", token_id=token, text="ab"[token % 2], num_output_tokens=token + 1, seed=4,
+                      token_logprobs=-token / 8, drafted=3, verified=2, accepted=token % 2, elapsed=token)
+        for token in range(count)
+    ]  # fmt: skip
+    outputs[0].prompt_logprobs, outputs[0].cached_tokens = [-1.0], 7
+    outputs.append(RequestOutput(request_id="y", text="z", finished=True, finish_reason="abort", error="e"))
+    for output in outputs:
+        box.add(output)
+    assert len(box._few) + (len(box._bulk._details) if box._bulk else 0) <= FEW
+    delta = box.take()
+    assert delta.token_ids == list(range(count)) and delta.token_logprobs == [-t / 8 for t in range(count)]
+    assert delta.text == "".join(o.text for o in outputs) and (delta.request_id, delta.seed) == ("x", 4)
+    assert (delta.drafted, delta.verified, delta.accepted) == (3 * count, 2 * count, count // 2)
+    assert (delta.merged, delta.prompt_logprobs, delta.cached_tokens) == (count + 1, [-1.0], 7)
+    assert (delta.finished, delta.finish_reason, delta.error) == (True, "abort", "e")
 
-    box = Mailbox("x", RequestOutput(request_id="x"))
-    for token in range(1000):
-        box.add(RequestOutput(request_id="x", token_id=token, text="a", num_output_tokens=token + 1))
-    assert box._tokens.itemsize * len(box._tokens) == 4000 and not box._delta.top_token_ids
-    assert box.take().token_ids == list(range(1000))
+
+@pytest.mark.parametrize("count", [1, 2, 3 * FEW])
+def test_what_was_asked_of_each_token_is_kept(count: int) -> None:
+    box = Mailbox("x")
+    for token in range(count):
+        box.add(RequestOutput(request_id="y", token_id=token, top_token_ids=[token], top_logprobs=[-0.5],
+                              raw_token_logprobs=-token / 4, raw_top_token_ids=[token + 1], raw_top_logprobs=[-2.0],
+                              sum_smaller_probs=token / 9))  # fmt: skip
+    delta = box.take()
+    assert delta.top_token_ids == [[t] for t in range(count)] and delta.top_logprobs == [[-0.5]] * count
+    assert delta.raw_token_logprobs == [-t / 4 for t in range(count)] and delta.raw_top_logprobs == [[-2.0]] * count
+    assert delta.raw_top_token_ids == [[t + 1] for t in range(count)]
+    assert delta.sum_smaller_probs == [t / 9 for t in range(count)]
 
 
 @pytest.mark.parametrize("how", ["cancel", "close", "break", "abort"])
