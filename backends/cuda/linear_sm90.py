@@ -64,11 +64,11 @@ def tile_of(rows: int) -> int:
     return next(most for most in ROWS if rows <= most)
 
 
-def warpgroups_of(rows: int, outputs: int, parts: int) -> int:
-    """Warpgroups of a block."""
-    if outputs // 128 * parts <= PROCESSORS // 2:
+def warpgroups_of(rows: int, groups: int, n: int, parts: int) -> int:
+    """Warpgroups of a block, whose outputs are all of one group."""
+    if groups * n // 128 * parts <= PROCESSORS // 2:
         return 1
-    return 4 if rows >= BROAD and outputs % 256 == 0 else 2
+    return 4 if rows >= BROAD and n % 256 == 0 else 2
 
 
 def images(rows: int, parts: int) -> bool:
@@ -133,7 +133,7 @@ def launch(xq: Tensor, xs: Tensor, weights: tuple[Tensor, ...], out: Tensor, ima
         image_source(tile).launch(
             (-(-turns // 128), 1, 1), device, xq.data_ptr(), xs.data_ptr(), x, rows, groups, k, early=True
         )
-    count = warpgroups_of(tile, groups * n, parts)
+    count = warpgroups_of(tile, groups, n, parts)
     source(tile, count, image is not None).launch(
         (groups * n // (64 * count), 1, parts), device, x, xs.data_ptr(), weights[0].data_ptr(),
         weights[1].data_ptr(), out.data_ptr(), rows, groups, n, k, part,

@@ -33,7 +33,11 @@ def test_every_released_weight_is_taken() -> None:
     assert "not cut" in str(linear_sm90.supported(1, 32768, 8192 + 64))
 
 
-@pytest.mark.parametrize(("name", "size"), FP8.items())
+# Groups of a half, or two and a half, of the broadest block: together they are whole ones.
+ODD_GROUPS = {"many narrow groups": (80, 128, 1024), "groups of 640": (16, 640, 1024)}
+
+
+@pytest.mark.parametrize(("name", "size"), (FP8 | ODD_GROUPS).items())
 def test_blocks_cover_outputs_and_channels(name: str, size: tuple[int, int, int]) -> None:
     groups, n, k = size
     part, parts = launches.part_of(groups * n, k), linear_sm90.parts_of(groups, n, k)
@@ -41,7 +45,7 @@ def test_blocks_cover_outputs_and_channels(name: str, size: tuple[int, int, int]
     assert part % 64 == 0
     assert parts <= launches.MOST_PARTS
     for tile in linear_sm90.ROWS:
-        count = linear_sm90.warpgroups_of(tile, groups * n, parts)
+        count = linear_sm90.warpgroups_of(tile, groups, n, parts)
         assert n % (64 * count) == 0, (name, tile)
         known = linear_sm90.source(tile, count, linear_sm90.images(tile, parts))
         assert known in linear_sm90.SOURCES, "compiled ahead"
@@ -83,10 +87,10 @@ def fp8_call(rng: np.random.Generator, groups: int, n: int, k: int) -> tuple[str
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", FP8)
+@pytest.mark.parametrize("name", FP8 | ODD_GROUPS)
 def test_bits_of_the_triton_kernels(name: str) -> None:
     """Every tile, full and not; rows at odd addresses; a NaN code; outputs at odd addresses; garbage in scratch."""
-    groups, n, k = FP8[name]
+    groups, n, k = (FP8 | ODD_GROUPS)[name]
     rng = np.random.default_rng(5)
     sample("linear_fp8", "")
     with on_cuda():
