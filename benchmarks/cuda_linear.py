@@ -139,8 +139,9 @@ def call(case: Case, args: tuple[Any, ...]) -> Callable[[], Any]:
     """A function that launches one call, into memory of its own."""
     spec = SPECS[case.op]
     out = spec.run(*args)
-    scratch = torch.empty(spec.workspace(*args), dtype=torch.uint8, device=out.device)
-    return lambda: spec.run(*args, out, scratch)
+    size = spec.workspace(*args)
+    scratch = (torch.empty(size, dtype=torch.uint8, device=out.device),) if size else ()
+    return lambda: spec.run(*args, out, *scratch)
 
 
 def measure(case: Case, rates: Rates, device: torch.device) -> dict[str, Any]:
