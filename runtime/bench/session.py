@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,13 @@ class Session:
         self.close()
 
     def warm_up(self, workload: Synthetic | Recorded, count: int) -> None:
-        """Run the first `count` requests of another draw of the workload, which nothing is counted of.
+        """Run `count` requests of another draw of the workload, of which nothing is counted; of a file, its first.
 
         What they leave in the prefix cache is forgotten.
         """
         if count:
-            jobs = workload.jobs(vocabulary_of(self.engine), WARM_UP_STREAM)
+            others = replace(workload, count=count) if isinstance(workload, Synthetic) else workload
+            jobs = others.jobs(vocabulary_of(self.engine), WARM_UP_STREAM)
             run(self.engine, jobs[:count], Arrivals.parse("arrival", "burst"))
             self.engine.reset_prefix_cache()
 
@@ -114,7 +116,7 @@ class Session:
             "system": system if "batch" in varied else self.system,
             "workload": drawn,
             "verification": verification_of(self.engine),
-            "warmup": warmup,
+            "warmup": warmup if isinstance(workload, Synthetic) else min(warmup, len(workload.sizes)),
             "point": point,
         }
 
