@@ -243,15 +243,16 @@ def describe(config: EngineConfig, steps: int, window: Window, now: float, full:
         yield _drafts(window)
     yield (
         f"time: prefill {_part(window.busy[0], sum(window.busy))}, decode {_part(window.busy[1], sum(window.busy))}; "
-        f"cached {_part(window.cached, window.prompt)} of prompts; TTFT max {window.ttft.most:.3f} s, "
-        f"mean {window.ttft.mean:.3f} s"
+        f"cached {_part(window.cached, window.prompt)} of prompts; TTFT "
+        + (f"max {window.ttft.most:.3f} s, mean {window.ttft.mean:.3f} s" if window.ttft.calls else "-")
     )
     all_ended, aborted, errors = sum(window.ended.values()), window.ended.get(ABORTED, 0), window.ended.get(FAILED, 0)
-    mean = max(1, all_ended)
+    lengths = [
+        f"{total / all_ended:.1f}" if all_ended else "-" for total in (window.prompt_length, window.output_length)
+    ]
     yield (
         f"requests: {all_ended - aborted - errors} finished, {window.preempted} preempted, {aborted} aborted, "
-        f"{errors} failed; mean lengths {window.prompt_length / mean:.1f} prompt, "
-        f"{window.output_length / mean:.1f} output; {window.failed} steps failed"
+        f"{errors} failed; mean lengths {lengths[0]} prompt, {lengths[1]} output; {window.failed} steps failed"
     )
     yield _attention(config, window, wall)
     for name, times in sorted(window.timers.items()):

@@ -126,6 +126,7 @@ def test_drafts_by_place_and_the_error_of_confidence() -> None:
     text = "\n".join(describe(log._config, 1, window, window.began + 1, full=_empty()))
     assert "drafts: 3 of 5 verified were accepted (60%; by place 1.00 0.50 0.00)" in text
     assert "mean verified length 2.50, mean confidence error -0.050" in text
+    assert "TTFT -" in text and "mean lengths - prompt, - output" in text, "of nothing there is no mean"
 
 
 def _empty() -> Any:
