@@ -72,12 +72,11 @@ class SimulatedExecutor:
             self._slots[target] = dict(self._slots[source])
 
     def save(self, pages: Pairs, slots: Pairs) -> None:
-        """See `Moves.save`. What was saved is overwritten, so that nobody finds it where it was."""
+        """See `Moves.save`."""
         for source, target in pages:
             self._host["page"][target] = self._pages[source].copy()
         for source, target in slots:
-            self._host["slot"][target] = self._slots[source]
-            self._slots[source] = {}
+            self._host["slot"][target] = dict(self._slots[source])
 
     def restore(self, pages: Pairs, slots: Pairs) -> None:
         """See `Moves.restore`. Host memory serves once."""
