@@ -64,7 +64,7 @@ class Stream:
         with self._lock:
             box = self._boxes.get(output.sample_index)
             if box is None:
-                box = self._boxes[output.sample_index] = Mailbox(self.request_id, output)
+                box = self._boxes[output.sample_index] = Mailbox(self.request_id)
             box.add(output)
             self._left -= output.finished
             told, self._told = self._told, True
