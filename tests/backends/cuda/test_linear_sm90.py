@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,13 +14,14 @@ pytest.importorskip("triton")
 import numpy as np
 
 from cuda_calls import DEVICE, on_cuda, sample
-from deepinfer.backends.cuda import grouped, grouped_sm90, linear_fp8, linear_sm90
+from deepinfer.backends.cuda import grouped, grouped_sm90, linear_fp8, linear_sm90, source
 from deepinfer.backends.cuda import linear_launches as launches
 from deepinfer.backends.cuda.linear_compiles import FP8
 from deepinfer.ops.layer_samples import fp8_codes, ints, scales
 from deepinfer.ops.spec import SPECS
 
 CPU = torch.device("cpu")
+RUN = Path(__file__).parent / "runs" / "linear_sm90.json"
 
 
 def bits(x: torch.Tensor) -> torch.Tensor:
@@ -72,6 +75,13 @@ def test_weights_that_are_not_clean_and_many_rows_go_another_way() -> None:
     assert linear_sm90.takes(64, linear_fp8.fp8_prepare(fp8, torch.full((4, 4), 120, dtype=torch.uint8)))
     assert not linear_sm90.takes(65, linear_fp8.fp8_prepare(fp8, torch.full((4, 4), 120, dtype=torch.uint8)))
     assert not linear_sm90.takes(1, linear_fp8.fp8_prepare(fp8, torch.full((4, 4), 135, dtype=torch.uint8)))
+
+
+def test_the_recorded_run_is_of_this_source() -> None:
+    """A kernel in CUDA source counts only with a run of the same source on its chip."""
+    run = json.loads(RUN.read_text())
+    assert run["source"] == source.digest("linear_sm90.cu")
+    assert "H200" in run["chip"] and run["failed"] == [] and run["passed"] > 0
 
 
 # ---- on a GPU -------------------------------------------------------------------------------------------------------
@@ -131,9 +141,9 @@ def test_bits_of_the_experts_triton_kernel(n: int, k: int) -> None:
         draws = rng.multinomial(250, rng.dirichlet(np.full(40, 0.3))), one[39], one[0] * 200
         for counts in draws:
             offsets = ints(np.cumsum((0, *counts)), CPU).to(DEVICE)
-            source = torch.from_numpy(rng.integers(0, 300, int(offsets[-1]) + 5, dtype=np.int32)).to(DEVICE)
-            for gathered in (source, None):
-                rows = 300 if gathered is None else len(source)
+            token = torch.from_numpy(rng.integers(0, 300, int(offsets[-1]) + 5, dtype=np.int32)).to(DEVICE)
+            for gathered in (token, None):
+                rows = 300 if gathered is None else len(token)
                 assert grouped_sm90.takes(rows, handle.tensors)
                 want, got = (torch.full((rows, n), 7.0, dtype=torch.bfloat16, device=DEVICE) for _ in range(2))
                 grouped.grouped_linear(x, xs, handle, gathered, offsets, want)
