@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ...hal.registry import Signature
 from ...ops.spec import WeightHandle
-from .program import Program
+from .program import Program, recast
 from .register import kernel
 
 ROWS = COLUMNS = 128
@@ -60,9 +60,7 @@ def linear_fp8(xq: Tensor, xs: Tensor, handle: WeightHandle, out: Tensor | None)
     (m, k), n = xq.shape, weight.shape[0]
     y = torch.empty((m, n), dtype=torch.bfloat16, device=xq.device) if out is None else out
     if m:
-        if xs.data_ptr() % 2:
-            xs = xs.clone()  # pairs of scales begin at even addresses
-        given = {"X": xq, "SX": xs.view(torch.uint16), "W": weight, "SW": scale.view(torch.uint16), "Y": y}
+        given = {"X": xq, "SX": recast(xs, torch.uint16), "W": weight, "SW": recast(scale, torch.uint16), "Y": y}
         lie = tiles(m, n)
         LINEAR_FP8[256 if k % 256 == 0 else 64](lie["tiles"], **given, m=m, N=n, K=k, **lie)
     return y

@@ -79,9 +79,10 @@ class Program:
         return WRITTEN / self.file if self.written else LOWERED / f"{self.label}.cpp"
 
     def digest(self) -> str:
-        """Of the source: the files without comments and layout, the function and its arguments."""
+        """Of the source, without comments, docstrings and layout: the function and what it uses of its file, the files
+        that it needs, and its arguments."""
         texts = [(HERE / name).read_text(encoding="utf-8") for name in (self.file, *self.needs)]
-        code = [ast.unparse(ast.parse(text)) for text in texts]
+        code = [_code(text, self.name if not i else None) for i, text in enumerate(texts)]
         return build.digest([self.name, repr(sorted(self.parameters.items())), *code])
 
     def current(self) -> bool:
@@ -160,6 +161,22 @@ class Program:
         return f"Program({self.label})"
 
 
+def _code(text: str, name: str | None) -> str:
+    """What a function depends on of a file: all but other functions that it does not reach; all for None."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    reached, open_ = set(functions) if name is None else {name}, [] if name is None else [name]
+    while open_:
+        used = {n.id for n in ast.walk(functions[open_.pop()]) if isinstance(n, ast.Name)} & functions.keys()
+        open_ += used - reached
+        reached |= used
+    tree.body = [node for node in tree.body if not isinstance(node, ast.FunctionDef) or node.name in reached]
+    return ast.unparse(tree)
+
+
 class _Watch(threading.local):
     schedule = Schedule()
     runs: list[Run] | None = None
@@ -178,6 +195,19 @@ def watched(schedule: Schedule | None = None) -> Iterator[list[Run]]:
         yield runs
     finally:
         _watch.schedule, _watch.runs = before
+
+
+def recast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """A contiguous tensor's bytes as elements of another dtype, the last dim longer or shorter.
+
+    Copied where its first byte is no address of such an element, which TileLang's loads and torch both ask for.
+    """
+    wide = torch.empty((), dtype=dtype).element_size()
+    if tensor.data_ptr() % wide or tensor.storage_offset() * tensor.element_size() % wide:
+        tensor = tensor.clone()
+    last = tensor.shape[-1] * tensor.element_size() // wide
+    row = tensor.as_strided((tensor.numel(),), (1,))  # dims of one element may have any stride
+    return row.view(dtype).view(*tensor.shape[:-1], last)
 
 
 def flat(tensor: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .program import Program
+from .program import Program, recast
 from .register import kernel
 
 SAMPLE_DRAW = Program("sampling_kernels.py", "sample_draw", needs=("parts_math.py",))
@@ -35,8 +35,8 @@ def sample_draw(
             L=last_id,
             C=count,
             A=max_id,
-            SEED=seeds.view(torch.uint32).view(rows, 2),
-            AT=positions.view(torch.uint32).view(rows, 2),
+            SEED=recast(seeds, torch.uint32).view(rows, 2),
+            AT=recast(positions, torch.uint32).view(rows, 2),
             Y=tokens,
             purpose=purpose,
             m=rows,

@@ -23,8 +23,7 @@ named by `deepinfer ops status --backend ascend`. How to write one: [kernels for
 
 def page() -> str:
     """The page. Loads the backend's kernels, not the backend's self-test."""
-    if not any(kernel.backend == "ascend" for kernel in REGISTRY.kernels()):
-        backend.load()
+    backend.load()
     own = {kernel.op for kernel in REGISTRY.kernels() if kernel.backend == "ascend" and kernel.own}
     lines = [_HEAD, f"{len(own)} of {len(SPECS)} ops have a kernel; none has run on a device.", ""]
     lines += ["## There", "", "| op | family | numerics | |", "|---|---|---|---|"]

@@ -1,4 +1,4 @@
-// Lowered by tilelang 0.1.15 from linear_kernels.py: linear_bf16(out='bfloat16'), source 6aecd2e2fc9a305818c6ff97.
+// Lowered by tilelang 0.1.15 from linear_kernels.py: linear_bf16(out='bfloat16'), source 96cbf9c95fb9427d108a4b28.
 #include <tl_templates/ascend/common.h>
 #include <tl_templates/ascend/debug.h>
 #include <tl_templates/ascend/gemm.h>

@@ -1,4 +1,4 @@
-// Lowered by tilelang 0.1.15 from linear_kernels.py: linear_bf16(out='float32'), source e7628f992709e99fdb9a0956.
+// Lowered by tilelang 0.1.15 from linear_kernels.py: linear_bf16(out='float32'), source 96c3986c38721371e74b3b68.
 #include <tl_templates/ascend/common.h>
 #include <tl_templates/ascend/debug.h>
 #include <tl_templates/ascend/gemm.h>

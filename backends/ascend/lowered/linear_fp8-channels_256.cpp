@@ -1,4 +1,4 @@
-// Lowered by tilelang 0.1.15 from linear_kernels.py: linear_fp8(channels=256), source cc6b8ad8f11168f90c651799.
+// Lowered by tilelang 0.1.15 from linear_kernels.py: linear_fp8(channels=256), source 86dc7ac7c08a075c60fc6486.
 #include <tl_templates/ascend/common.h>
 #include <tl_templates/ascend/debug.h>
 #include <tl_templates/ascend/gemm.h>

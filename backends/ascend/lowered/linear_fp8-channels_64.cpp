@@ -1,4 +1,4 @@
-// Lowered by tilelang 0.1.15 from linear_kernels.py: linear_fp8(channels=64), source 77adef0b5e4a53bf46e3370f.
+// Lowered by tilelang 0.1.15 from linear_kernels.py: linear_fp8(channels=64), source 29d91a9c0d0345b683024816.
 #include <tl_templates/ascend/common.h>
 #include <tl_templates/ascend/debug.h>
 #include <tl_templates/ascend/gemm.h>

@@ -1,4 +1,4 @@
-// Lowered by tilelang 0.1.15 from moe_kernels.py: moe_combine(most=8192), source 5473f50458ab010f5197494b.
+// Lowered by tilelang 0.1.15 from moe_kernels.py: moe_combine(most=8192), source cf1015555b297a0bdf3d4234.
 #include <tl_templates/ascend/common.h>
 #include <tl_templates/ascend/debug.h>
 #include <tl_templates/ascend/simd_inst.h>

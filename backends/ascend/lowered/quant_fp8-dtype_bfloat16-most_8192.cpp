@@ -1,4 +1,4 @@
-// Lowered by tilelang 0.1.15 from quant_kernels.py: quant_fp8(dtype='bfloat16', most=8192), source c65fbf2c34261dbc2b1aae80.
+// Lowered by tilelang 0.1.15 from quant_kernels.py: quant_fp8(dtype='bfloat16', most=8192), source 9c8d9c125f643cc93aa22b8a.
 #include <tl_templates/ascend/common.h>
 #include <tl_templates/ascend/debug.h>
 #include <tl_templates/ascend/simd_inst.h>

@@ -1,4 +1,4 @@
-// Lowered by tilelang 0.1.15 from quant_kernels.py: quant_fp8(dtype='float32', most=8192), source 4b8e901c1a197a6f42646da0.
+// Lowered by tilelang 0.1.15 from quant_kernels.py: quant_fp8(dtype='float32', most=8192), source 7387e55443ccc1a2bebafdce.
 #include <tl_templates/ascend/common.h>
 #include <tl_templates/ascend/debug.h>
 #include <tl_templates/ascend/simd_inst.h>

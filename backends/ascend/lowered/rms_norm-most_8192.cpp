@@ -1,4 +1,4 @@
-// Lowered by tilelang 0.1.15 from norm_kernels.py: rms_norm(most=8192), source 4169c1107f2a268fdf34377c.
+// Lowered by tilelang 0.1.15 from norm_kernels.py: rms_norm(most=8192), source fa39cc86cce54e8527823528.
 #include <tl_templates/ascend/common.h>
 #include <tl_templates/ascend/debug.h>
 #include <tl_templates/ascend/simd_inst.h>

@@ -1,4 +1,4 @@
-// Lowered by tilelang 0.1.15 from rope_kernels.py: rope(most=40960, pairs=256), source 93d1f3c16c41ba1765e189d8.
+// Lowered by tilelang 0.1.15 from rope_kernels.py: rope(most=40960, pairs=256), source b51aa01b22e1806f92653533.
 #include <tl_templates/ascend/common.h>
 #include <tl_templates/ascend/debug.h>
 #include <tl_templates/ascend/simd_inst.h>

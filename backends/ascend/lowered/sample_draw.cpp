@@ -1,4 +1,4 @@
-// Lowered by tilelang 0.1.15 from sampling_kernels.py: sample_draw(), source 15264030c31d7c0aaa32d81d.
+// Lowered by tilelang 0.1.15 from sampling_kernels.py: sample_draw(), source 5e5cfd892886a1508fb7e499.
 #include <tl_templates/ascend/common.h>
 #include <tl_templates/ascend/debug.h>
 #include <tl_templates/ascend/simd_inst.h>

@@ -1,4 +1,4 @@
-// Lowered by tilelang 0.1.15 from self_test_kernels.py: self_test(), source d0c84eda3bfc8da5be449889.
+// Lowered by tilelang 0.1.15 from self_test_kernels.py: self_test(), source a95af524e02309fbad398828.
 #include <tl_templates/ascend/common.h>
 #include <tl_templates/ascend/debug.h>
 #include <tl_templates/ascend/simd_inst.h>

@@ -1,4 +1,4 @@
-// Lowered by tilelang 0.1.15 from index_kernels.py: topk_select(blocks=False, dtype='bfloat16', most=4096), source 235468cce25f897dcefdd150.
+// Lowered by tilelang 0.1.15 from index_kernels.py: topk_select(blocks=False, dtype='bfloat16', most=4096), source bed62f750d25fa4a7e823134.
 #include <tl_templates/ascend/common.h>
 #include <tl_templates/ascend/debug.h>
 #include <tl_templates/ascend/simd_inst.h>

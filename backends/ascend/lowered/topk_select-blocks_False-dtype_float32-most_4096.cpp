@@ -1,4 +1,4 @@
-// Lowered by tilelang 0.1.15 from index_kernels.py: topk_select(blocks=False, dtype='float32', most=4096), source 8a7f83caf727b7688daa5b72.
+// Lowered by tilelang 0.1.15 from index_kernels.py: topk_select(blocks=False, dtype='float32', most=4096), source 6eac9197c08685c8dd9a2daf.
 #include <tl_templates/ascend/common.h>
 #include <tl_templates/ascend/debug.h>
 #include <tl_templates/ascend/simd_inst.h>

@@ -1,4 +1,4 @@
-// Lowered by tilelang 0.1.15 from index_kernels.py: topk_select(blocks=True, dtype='bfloat16', most=4096), source 42a74d0e8969dfbf70a2b3ba.
+// Lowered by tilelang 0.1.15 from index_kernels.py: topk_select(blocks=True, dtype='bfloat16', most=4096), source 98ef4f1616c74df936857cdd.
 #include <tl_templates/ascend/common.h>
 #include <tl_templates/ascend/debug.h>
 #include <tl_templates/ascend/simd_inst.h>

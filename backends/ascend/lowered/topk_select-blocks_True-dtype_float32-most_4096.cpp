@@ -1,4 +1,4 @@
-// Lowered by tilelang 0.1.15 from index_kernels.py: topk_select(blocks=True, dtype='float32', most=4096), source 440039b8213f3d5cf39fa509.
+// Lowered by tilelang 0.1.15 from index_kernels.py: topk_select(blocks=True, dtype='float32', most=4096), source 4152064f51e34ab3959660bc.
 #include <tl_templates/ascend/common.h>
 #include <tl_templates/ascend/debug.h>
 #include <tl_templates/ascend/simd_inst.h>
