@@ -57,7 +57,11 @@ def functions(file: str) -> frozenset[str]:
     if not path.is_file():
         return frozenset()
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+    made = [node for node in tree.body if isinstance(node, ast.Assign)]  # by a function that several files share
+    names = [
+        name.id for node in made for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)
+    ]
+    return frozenset(names) | {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 ROWS = parse(PAGE.read_text(encoding="utf-8"))
