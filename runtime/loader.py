@@ -50,6 +50,7 @@ class LoadedEngine:
     tokenizer: Tokenizer
     path: Path
     backend: str
+    chip: str
 
 
 def load_engine(args: EngineArgs) -> LoadedEngine:
@@ -131,7 +132,8 @@ def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device:
         model.close()
 
     engine = LLMEngine(config, executor, decoder, close)
-    return LoadedEngine(engine, model, tokenizer, path, backend.name)
+    found = backend.capability(device)
+    return LoadedEngine(engine, model, tokenizer, path, backend.name, f"{found.name} ({found.arch})")
 
 
 def build_executor(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ... import __version__
 from ...hal.errors import InvalidArgumentError
 from ..args import EngineArgs
 from .drive import Progress, run, vocabulary_of
@@ -39,12 +40,15 @@ class Session:
             "model": args.model or "tiny",
             "backend": loaded.backend,
             "device": str(loaded.model.device),
+            "chip": loaded.chip,
+            "deepinfer": __version__,
             "max_model_len": config.max_model_len,
             "max_num_seqs": config.limits.max_requests,
             "max_num_batched_tokens": config.limits.max_tokens,
             "chunked_prefill": config.limits.chunked_prefill,
             "step_seconds": config.limits.step_seconds,
             "prefix_caching": config.prefix is not None,
+            "async_scheduling": config.async_scheduling,
             "pages": config.num_pages,
         }
 

@@ -28,7 +28,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         rows = max(16, args.max_num_seqs * (1 + drafts))
         engine = build_engine(max_requests=args.max_num_seqs, num_slots=16, max_tokens=rows, max_drafts=drafts)
         engines.append(engine)
-        return SimpleNamespace(engine=engine, backend="simulated", model=SimpleNamespace(device="cpu"))
+        return SimpleNamespace(engine=engine, backend="simulated", chip="none", model=SimpleNamespace(device="cpu"))
 
     monkeypatch.setattr(loader, "load_engine", load)
     return engines

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from deepinfer import __version__
 from deepinfer.runtime import loader
 from deepinfer.runtime.args import EngineArgs
 from deepinfer.runtime.bench.measure import Slo
@@ -19,7 +20,7 @@ from engines import build_engine
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     engine = build_engine(prefix=PrefixSettings(slack=4), chunked_prefill=True)
-    made = SimpleNamespace(engine=engine, backend="simulated", model=SimpleNamespace(device="cpu"))
+    made = SimpleNamespace(engine=engine, backend="simulated", chip="none", model=SimpleNamespace(device="cpu"))
     monkeypatch.setattr(loader, "load_engine", lambda args: made)
     return Session(EngineArgs())
 
@@ -42,6 +43,7 @@ def test_a_warm_up_leaves_nothing_in_the_prefix_cache(session: Session) -> None:
 def test_a_record_says_what_was_run(session: Session) -> None:
     one, _ = session.measure(workload(2), None, mode="latency", label="x", slo=Slo(ttft=9.0, tbt=1.0), warmup=1)
     assert one["system"]["prefix_caching"] and one["system"]["backend"] == "simulated"
+    assert one["system"]["chip"] == "none" and one["system"]["deepinfer"] == __version__
     assert one["workload"]["shared_prefix"] == 16 and one["workload"]["arrivals"] == "as recorded"
     text = table(one)
     assert "latency of x: 2 requests" in text and "warm-up of 1 requests, not counted" in text
