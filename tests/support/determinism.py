@@ -170,7 +170,7 @@ temperature 0 and above, on the reference kernels. Kernels of other backends are
 
 Three settings compute another function than the exact model, each when it is asked for by name only:
 
-- **Truncated prompts** repeat like everything else: what is kept depends on the prompt alone, with the prefix cache too.
+- **Truncated prompts** repeat like everything else: what is kept depends on the prompt alone, whatever the cache holds.
 - **Bounded replay of windows** (`prefix_replay_tokens`) does not: whether windows begin anew hangs on what the prefix
   cache holds at that moment. It is refused beside `DEEPINFER_BATCH_INVARIANT=1`. Nothing that was computed by replay is
   kept for others.
