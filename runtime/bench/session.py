@@ -64,13 +64,13 @@ class Session:
     def warm_up(self, workload: Synthetic | Recorded, count: int) -> None:
         """Run `count` requests of another draw of the workload, of which nothing is counted; of a file, its first.
 
-        What they leave in the prefix cache is forgotten.
+        What the prefix cache holds then is forgotten.
         """
         if count:
             others = replace(workload, count=count) if isinstance(workload, Synthetic) else workload
             jobs = others.jobs(vocabulary_of(self.engine), WARM_UP_STREAM)
             run(self.engine, jobs[:count], Arrivals.parse("arrival", "burst"))
-            self.engine.reset_prefix_cache()
+        self.engine.reset_prefix_cache()  # of the warm-up, and of a run before this one
 
     def measure(
         self,

@@ -35,6 +35,8 @@ def test_a_warm_up_leaves_nothing_in_the_prefix_cache(session: Session) -> None:
     one, measured = session.measure(workload(1), None, warmup=3, **about)
     assert one["results"]["cached_tokens"] == 0 and one["results"]["requests"] == len(measured) == 1
     assert session.engine.stats.finished == 3 + 1 and one["warmup"]["requests"] == 3
+    repeated, _ = session.measure(workload(1), None, **about)
+    assert repeated["results"]["cached_tokens"] == 0, "nor does the run before"
     closed = Arrivals.parse("a", "closed:1")
     again, _ = session.measure(workload(3), closed, **about)
     assert again["results"]["cached_tokens"] > 0, "what requests of a run share among them counts"
