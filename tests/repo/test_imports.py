@@ -26,8 +26,8 @@ DEVICE_FOLDERS = {"backends", "hal"}
 DEVICE_PACKAGES = {"cupy", "tilelang", "torch_npu", "triton"}
 DEVICE_NAMES = {"cuda", "npu"}
 DEVICE_FLAGS = {"is_cuda", "is_npu"}
-GPU_BENCHMARK = re.compile(r"benchmarks/cuda_\w+\.py")
-"""Benchmarks of one backend's kernels measure its device: its events, its caches, its graphs. Nothing imports them."""
+GPU_BENCHMARK = re.compile(r"benchmarks/(cuda_\w+|slice(_\w+)?)\.py")
+"""Benchmarks of one GPU measure the device: its events, its caches, its graphs. Only benchmarks import them."""
 
 
 def may_use_devices(name: str) -> bool:
@@ -183,6 +183,7 @@ def test_a_broken_rule_is_seen(name: str, source: str) -> None:
         ("src/deepinfer/cli/a.py", "from ..runtime import params\nfrom .. import __version__"),
         ("tests/ops/test_a.py", "import deepinfer.ops\nimport torch\ntorch.cuda.is_available()"),
         ("benchmarks/cuda_a.py", "import torch\ntorch.cuda.synchronize()"),
+        ("benchmarks/slice_a.py", "import torch\ntorch.cuda.synchronize()"),
         ("model/a.py", "def f(x): return x.device.type == 'cpu'"),
         ("runtime/a.py", "def f(kind): return kind == 'cuda'"),
     ],
