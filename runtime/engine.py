@@ -662,7 +662,8 @@ class LLMEngine:
                 log.exception("a token of request %r has no text", request.request_id)
                 self._finish(request, FinishReason.ERROR, error=describe(error))
             if not request.finished:
-                request.proposal = result.proposal or Proposal([])
+                if result.proposal is not None or request.proposal.tokens:
+                    request.proposal = result.proposal or Proposal([])
                 self._share(request, item)
 
     def _share(self, request: Request, item: Work) -> None:

@@ -175,13 +175,15 @@ class Request:
 
     def drafts(self) -> list[int]:
         """Those that its next step verifies."""
-        return self.proposal.tokens[: self.draft_count()]
+        return self.proposal.tokens[: self.draft_count()] if self.proposal.tokens else []
 
     def draft_count(self, new_tokens: int = 0) -> int:
         """Drafts to verify in the step after the next `new_tokens` tokens; no more than could still be said.
 
         The token behind them comes for nothing, so there is one draft less than tokens that are left.
         """
+        if not self.max_drafts:
+            return 0
         return max(0, min(self.max_drafts, self.max_output_tokens - self.num_output_tokens - new_tokens - 1))
 
     @property
