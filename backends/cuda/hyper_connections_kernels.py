@@ -161,12 +161,16 @@ def coefficients_kernel(
     tl.store(comb_ptr + (row * (M * M))[:, None, None] + pair[None, :, :], c, mask=square)
 
 
+LIFT: tl.constexpr = tl.constexpr(2.0**64)
+
+
 @jit
 def sinkhorn(logits, both, eps, iterations):
     """Row softmax, then columns and rows in turn, of [ROWS, STREAMS, STREAMS]; entries outside `both` are 0.
 
     Inside, a stream has an axis for each of its bits: sums of two have no order, and no tensor is given another shape,
-    for which the compiler would move it.
+    for which the compiler would move it. Before each division both sides are lifted by a power of two, which changes no
+    bit of ordinary numbers: without eps, a sum of tiny ones has no reciprocal in fp32.
     """
     logits, there = _by_bits(logits), _by_bits(both[None, :, :])
     BITS: tl.constexpr = (len(logits.shape) - 1) // 2
@@ -178,9 +182,14 @@ def sinkhorn(logits, both, eps, iterations):
     largest = tl.where(bad > 0, float("nan"), largest)
     c = tl.where(there, exp(logits - _in_rows(largest, BITS)), 0.0)
     c = tl.where(there, c * reciprocal(_in_rows(_row_sums(c, BITS), BITS)) + eps, 0.0)
+    lift = tl.where(eps < 1.0, LIFT, 1.0)
+    eps *= lift
+    c *= lift
     c = tl.where(there, c * reciprocal(_in_columns(_column_sums(c, BITS) + eps, BITS)), 0.0)
     for _ in range(1, iterations):
+        c *= lift
         c = tl.where(there, c * reciprocal(_in_rows(_row_sums(c, BITS) + eps, BITS)), 0.0)
+        c *= lift
         c = tl.where(there, c * reciprocal(_in_columns(_column_sums(c, BITS) + eps, BITS)), 0.0)
     return tl.reshape(c, (c.shape[0], 1 << BITS, 1 << BITS))
 

@@ -28,6 +28,17 @@ def test_steep_exponentials() -> None:
     assert_kept("hc_coefficients", sample("hc_coefficients", "steep").args)
 
 
+@pytest.mark.parametrize("eps", [0.0, 1e-38, 2.0])
+def test_columns_of_tiny_exponentials(eps: float) -> None:
+    """A column whose sum is below the numbers that have a reciprocal, and eps from none to more than sums are."""
+    torch.manual_seed(9)
+    base = torch.randn(24)
+    base[8:].view(4, 4)[:, 2] -= 90
+    assert_kept(
+        "hc_coefficients", (torch.randn(3, 4, 64).bfloat16(), torch.zeros(24, 256), base, torch.ones(3), 1e-20, eps, 20)
+    )
+
+
 def test_expand_into_its_own_streams() -> None:
     assert_kept("hc_expand", sample("hc_expand", "16 rows").args, IN_PLACE)
 
