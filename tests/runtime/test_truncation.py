@@ -80,6 +80,7 @@ def first_step(made: LLMEngine) -> OpCounts:
     made.add_request(None, 0, SamplingParams(max_tokens=1), prompt(1))
     with counting() as counts:
         made.step()
+        made.flush_inflight_reqs()
     assert not made.has_unfinished_requests()
     return counts
 
