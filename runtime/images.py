@@ -61,7 +61,8 @@ class PromptImage:
 
     @property
     def end(self) -> int:
-        return self.start + self.image.plan.tokens
+        tokens: int = self.image.plan.tokens
+        return self.start + tokens
 
     def lies_in(self, start: int, end: int) -> bool:
         """Whether rows start .. end-1 compute a part of it."""

@@ -106,7 +106,7 @@ def test_the_variables_choose_what_is_computed(setting: Any, model: Model) -> No
     assert mask.rows["sparse_attention"] == [PROMPT] * 10
     setting(**{MODE: "off"})
     off = first_step(build(model))
-    assert off.rows == mask.rows and compact.total_flops < 0.85 * off.total_flops
+    assert all(off.rows[op] == rows for op, rows in mask.rows.items()) and compact.total_flops < 0.85 * off.total_flops
 
 
 def test_arguments_beat_the_environment(setting: Any, model: Model) -> None:
