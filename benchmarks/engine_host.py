@@ -2,7 +2,7 @@
 
     python benchmarks/engine_host.py [--json] [--requests 512] [--drafts 0]
 
-Steady decoding over an executor that computes nothing, with asynchronous scheduling: requests end and others come, texts
+Steady decoding over an executor that computes nothing, with asynchronous scheduling: requests end, others come, texts
 grow over page borders, and one request in ten asks for log-probabilities. What is timed is what a real step does on the
 host: planning and its execution on the pools ("plan"), laying out the rows and writing the arrays for the device
 ("metadata"), reading results ("results") and committing them ("commit"). Launches of kernels are not in it, and neither

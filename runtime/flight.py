@@ -1,8 +1,8 @@
 """Steps that were launched and whose results have not been looked at.
 
 With asynchronous scheduling the engine plans and launches step N+1 while the device runs step N, and looks at the
-results of N after that. So at most two steps are in flight, and one between two calls of `LLMEngine.step`. What the host does
-not know of a request when it plans N+1, it bounds (`Request.view`): its last token, its drafts and, where it had drafts
+results of N after that. So at most two steps are in flight, and one between two calls of `LLMEngine.step`. What the
+host does not know of a request when it plans N+1, it bounds (`Request.view`): its last token, its drafts and, where it had drafts
 to verify, how many of these held. Everything of it is on the device, and what N+1 needs is read there.
 
 When N lands, the rows of N+1 are settled: what was a bound becomes exact (`settle`). A request that ended with N is

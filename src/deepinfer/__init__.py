@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["AsyncLLM", "LLM", "RequestOutput", "SamplingParams", "__version__"]
+__all__ = ["LLM", "AsyncLLM", "RequestOutput", "SamplingParams", "__version__"]
 
 _LAZY_NAMES = {
     "AsyncLLM": ".runtime.async_llm",
