@@ -2,8 +2,8 @@
 
 With asynchronous scheduling the engine plans and launches step N+1 while the device runs step N, and looks at the
 results of N after that. So at most two steps are in flight, and one between two calls of `LLMEngine.step`. What the
-host does not know of a request when it plans N+1, it bounds (`Request.view`): its last token, its drafts and, where it had drafts
-to verify, how many of these held. Everything of it is on the device, and what N+1 needs is read there.
+host does not know of a request when it plans N+1, it bounds (`Request.view`): its last token, its drafts and, where it
+had drafts to verify, how many of these held. Everything of it is on the device, and what N+1 needs is read there.
 
 When N lands, the rows of N+1 are settled: what was a bound becomes exact (`settle`). A request that ended with N is
 passed over in N+1: the device has seen its end and computes no row of it, or, where only the host could see it (a stop
