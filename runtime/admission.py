@@ -94,9 +94,7 @@ class Admission:
             if any(image.lies_in(source.length - 1, source.length) for image in source.images):
                 raise InvalidArgumentError("last_token", last_token, "None where the text ends in an image")
         seed = self._default_seed() if params.seq_seed is None else params.seq_seed
-        return [
-            self._sample(request_id, user_id, j, params, prompt, source.images, seed, now) for j in range(params.n)
-        ]
+        return [self._sample(request_id, user_id, j, params, prompt, source.images, seed, now) for j in range(params.n)]
 
     def samples(
         self,
