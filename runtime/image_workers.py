@@ -199,13 +199,14 @@ class ImageWorkers:
             except ImageError as error:
                 self._fail(job, error)
             except Exception as error:
+                # First of all, so that whoever waits for the images hears of it whatever happens to the worker.
+                self._fail(job, error if isinstance(error, DeepInferError) else ImageWorkerError(str(error)))
                 self._kill(number)
                 if pipe is not None:
                     pipe.close()
                 pipe = None
                 if not self._closed:
                     log.warning("an image worker is replaced: %s", error)
-                self._fail(job, error if isinstance(error, DeepInferError) else ImageWorkerError(str(error)))
         if pipe is not None:
             pipe.close()
 
@@ -262,7 +263,10 @@ class ImageWorkers:
         process = self._processes.pop(number, None)
         if process is not None:
             process.kill()
-            process.wait(5.0)
+            try:
+                process.wait(5.0)
+            except subprocess.TimeoutExpired:
+                log.warning("image worker %d is slow to die", process.pid)
 
 
 def serve(descriptor: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -99,6 +100,27 @@ def test_a_worker_that_dies_or_hangs_is_replaced(workers: ImageWorkers) -> None:
     job = ended(workers, job)
     assert isinstance(job.error, ImageWorkerError) and "died" in str(job.error) and workers.deaths >= 1
     assert ended(workers, workers.submit([good])).images, "the next one has a worker again"
+
+
+def test_a_worker_that_will_not_die_holds_nobody_up(workers: ImageWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = encoded(picture())
+    ended(workers, workers.submit([good]))
+    (process,) = workers._processes.values()
+    wait = process.wait
+
+    def slow(timeout: float | None = None) -> int:
+        if timeout is None:
+            return wait()
+        raise subprocess.TimeoutExpired("worker", timeout)
+
+    monkeypatch.setattr(process, "wait", slow)
+    process.send_signal(signal.SIGSTOP)
+    workers.settings = WorkerSettings(seconds=0.3)
+    job = workers.submit([good])
+    assert workers.wait(10.0) and workers.take() == [job] and isinstance(job.error, ImageWorkerError)
+    workers.settings = WorkerSettings(seconds=10.0)
+    job = workers.submit([good])
+    assert workers.wait(20.0) and workers.take() == [job] and job.images, "its keeper goes on"
 
 
 def test_a_full_queue_refuses_and_closing_ends_everything() -> None:
