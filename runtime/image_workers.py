@@ -10,6 +10,7 @@ Workers are started when the first image comes. They load no torch.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import pickle
@@ -18,20 +19,24 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
-from ..hal.errors import DeepInferError, ImageError, InvalidArgumentError
+import numpy as np
+
+from ..hal.errors import DeepInferError, ImageError, InvalidArgumentError, short
 from ..model.vision.decode import FittedImage, ImageLimits, decode_image, fit_image
 from ..model.vision.resize import ResizePlan
 
 log = logging.getLogger(__name__)
 
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from {module} import serve; serve(int(sys.argv[1]))"
+_MOST_WORDS = 1 << 16
+"""Bytes of an answer that are no pixels."""
 
 
 class ImageWorkerError(DeepInferError):
@@ -191,7 +196,7 @@ class ImageWorkers:
                     pipe = None
                 if pipe is None:
                     pipe = self._start(number)
-                job.images = self._ask(pipe, job)
+                job.images = self._ask(number, pipe, job)
                 with self._something:
                     self.done += 1
                     self._ready.append(job)
@@ -222,32 +227,40 @@ class ImageWorkers:
                 start_new_session=True,  # an interrupt from the keyboard is for the engine
             )
             pipe = Connection(os.dup(ours.fileno()))
-        pipe.send_bytes(pickle.dumps((self._limits, self.settings.memory)))
-        if not pipe.poll(self.settings.start_seconds):
+        seconds = self.settings.start_seconds
+        with _deadline(self._processes[number], seconds) as late:
+            try:
+                pipe.send_bytes(pickle.dumps((self._limits, self.settings.memory)))
+                pipe.recv_bytes(_MOST_WORDS)
+                failed = False
+            except (EOFError, OSError):
+                failed = True
+        if failed or late.is_set():
             pipe.close()
-            raise ImageWorkerError(f"an image worker did not start in {self.settings.start_seconds:g} s")
-        try:
-            pipe.recv_bytes()
-        except (EOFError, OSError):
+            if late.is_set():
+                raise ImageWorkerError(f"an image worker did not start in {seconds:g} s")
             self.deaths += 1
-            pipe.close()
-            raise ImageWorkerError("an image worker died while it started") from None
+            raise ImageWorkerError("an image worker died while it started")
         return pipe
 
-    def _ask(self, pipe: Connection, job: ImageJob) -> tuple[FittedImage, ...]:
-        deadline = time.monotonic() + self.settings.seconds
-        try:
-            pipe.send_bytes(pickle.dumps(tuple(job.encoded)))
-            if not pipe.poll(max(0.0, deadline - time.monotonic())):
-                self.late += 1
-                raise ImageWorkerError(f"images took more than {self.settings.seconds:g} s to decode")
-            answer = pickle.loads(pipe.recv_bytes())
-        except (EOFError, OSError) as error:
+    def _ask(self, number: int, pipe: Connection, job: ImageJob) -> tuple[FittedImage, ...]:
+        seconds = self.settings.seconds
+        found: tuple[FittedImage, ...] = ()
+        failure: Exception | None = None
+        with _deadline(self._processes[number], seconds) as late:
+            try:
+                pipe.send_bytes(pickle.dumps(tuple(job.encoded)))
+                found = _receive(pipe, job.encoded)
+            except (EOFError, OSError, ImageError) as error:
+                failure = error
+        if late.is_set():
+            self.late += 1
+            raise ImageWorkerError(f"images took more than {seconds:g} s to decode") from failure
+        if isinstance(failure, ImageError):
+            raise failure
+        if failure is not None:
             self.deaths += 1
-            raise ImageWorkerError(f"the worker that decoded images died ({type(error).__name__})") from error
-        if isinstance(answer, Exception):
-            raise answer
-        found: tuple[FittedImage, ...] = answer
+            raise ImageWorkerError(f"the worker that decoded images died ({type(failure).__name__})") from failure
         return found
 
     def _fail(self, job: ImageJob | None, error: Exception) -> None:
@@ -269,8 +282,73 @@ class ImageWorkers:
                 log.warning("image worker %d is slow to die", process.pid)
 
 
+@contextmanager
+def _deadline(process: subprocess.Popen[bytes], seconds: float) -> Iterator[threading.Event]:
+    """Kills a worker that is not done in time, whatever it keeps waiting: what is sent to it, or what it sends.
+
+    Yields an event that says, behind the block, whether that has happened.
+    """
+    late = threading.Event()
+
+    def kill() -> None:
+        late.set()
+        process.kill()
+
+    timer = threading.Timer(seconds, kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield late
+    finally:
+        timer.cancel()
+        timer.join()  # from here on it kills nobody
+
+
+def _receive(pipe: Connection, encoded: Sequence[EncodedImage]) -> tuple[FittedImage, ...]:
+    """What a worker answers. It has read files that may have taken it over, so nothing of it is believed: the answer
+    is numbers and pixels, and they have to fit what was asked.
+
+    Raises:
+        ImageError: of the worker.
+        ImageWorkerError: it answered something else.
+        EOFError, OSError: it died.
+    """
+    unusable = ImageWorkerError("a worker that decodes images answered with something else")
+    try:
+        header = json.loads(pipe.recv_bytes(_MOST_WORDS + 64 * len(encoded)))
+    except (ValueError, RecursionError):
+        raise unusable from None
+    if not isinstance(header, list) or not header:
+        raise unusable
+    kind, *rest = header
+    if kind == "error" and len(rest) == 3 and all(isinstance(one, str) for one in rest):
+        raise ImageError(*rest)
+    if kind != "images" or len(rest) != len(encoded):
+        raise unusable
+    for place, one in zip(rest, encoded, strict=True):
+        if not isinstance(place, list) or len(place) != 4 or not all(type(number) is int for number in place):
+            raise unusable
+        left, top, width, height = place
+        if min(left, top) < 0 or min(width, height) < 1:
+            raise unusable
+        if left + width > one.plan.width or top + height > one.plan.height:
+            raise unusable
+    found = []
+    for (left, top, width, height), one in zip(rest, encoded, strict=True):
+        data = pipe.recv_bytes(3 * width * height)
+        if len(data) != 3 * width * height:
+            raise unusable
+        pixels = np.frombuffer(data, np.uint8).reshape(height, width, 3).copy()  # a copy can be written to
+        found.append(FittedImage(pixels, left, top, one.plan))
+    return tuple(found)
+
+
 def serve(descriptor: int) -> None:
-    """A worker: decodes what comes until nobody is there any more."""
+    """A worker: decodes what comes until nobody is there any more.
+
+    It answers with JSON, ["images", [left, top, width, height], ...] and then the pixels of each, or
+    ["error", parameter, got, allowed].
+    """
     pipe = Connection(descriptor)
     limits, memory = pickle.loads(pipe.recv_bytes())
     _bound_memory(memory)
@@ -280,14 +358,19 @@ def serve(descriptor: int) -> None:
             encoded = pickle.loads(pipe.recv_bytes())
         except (EOFError, OSError):
             return
-        answer: Any
+        images: list[FittedImage] = []
+        header: list[Any]
         try:
-            answer = tuple(fit_image(decode_image(one.data, limits, name=one.name), one.plan) for one in encoded)
+            images = [fit_image(decode_image(one.data, limits, name=one.name), one.plan) for one in encoded]
+            header = ["images", *([one.left, one.top, *one.pixels.shape[1::-1]] for one in images)]
         except ImageError as error:
-            answer = error
+            got = error.got if isinstance(error.got, str) else short(error.got)
+            header = ["error", error.parameter, got[:2000], error.allowed]
         except MemoryError:
-            answer = ImageError("images", "more than the memory of a worker", f"at most {memory} bytes in all")
-        pipe.send_bytes(pickle.dumps(answer))
+            header = ["error", "images", "more than the memory of a worker", f"at most {memory} bytes in all"]
+        pipe.send_bytes(json.dumps(header).encode())
+        for one in images:
+            pipe.send_bytes(np.ascontiguousarray(one.pixels).reshape(-1))
 
 
 def _bound_memory(memory: int | None) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import pickle
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from multiprocessing import Pipe
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +29,7 @@ from deepinfer.runtime.image_workers import (
     ImageWorkers,
     QueueFullError,
     WorkerSettings,
+    _receive,
 )
 from deepinfer.runtime.params import SamplingParams
 from engines import FREE, alone, bits, build_engine, drain
@@ -121,6 +126,60 @@ def test_a_worker_that_will_not_die_holds_nobody_up(workers: ImageWorkers, monke
     workers.settings = WorkerSettings(seconds=10.0)
     job = workers.submit([good])
     assert workers.wait(20.0) and workers.take() == [job] and job.images, "its keeper goes on"
+
+
+def test_the_time_limit_holds_while_a_worker_takes_nothing(workers: ImageWorkers) -> None:
+    good = encoded(picture())
+    ended(workers, workers.submit([good]))
+    os.kill(workers.pids[0], signal.SIGSTOP)
+    workers.settings = WorkerSettings(seconds=0.3)
+    job = workers.submit([EncodedImage("image", bytes(8 << 20), good.plan)])  # more than a socket holds
+    assert workers.wait(10.0) and workers.take() == [job]
+    assert isinstance(job.error, ImageWorkerError) and "0.3 s" in str(job.error) and workers.late == 1
+
+
+class Evil:
+    """Unpickling one runs a command."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ["images"],
+        ["images", [0, 0, 9, 9], [0, 0, 9, 9]],
+        ["images", [-1, 0, 9, 9]],
+        ["images", [0, 0, 0, 9]],
+        ["images", [0, 0, 1 << 40, 9]],
+        ["images", [0, 0, True, 9]],
+        ["images", [0, 0, 9.0, 9]],
+        ["images", [0, 0, 9, 8]],
+        ["error", "a", "b", 3],
+        ["error", "a"],
+        {"images": []},
+        [],
+        7,
+        None,
+    ],
+)
+def test_no_answer_of_a_worker_is_believed(answer: Any, tmp_path: Path) -> None:
+    one = encoded(picture())
+    ours, theirs = Pipe()
+    with ours, theirs:
+        if answer is None:
+            theirs.send_bytes(pickle.dumps(Evil(tmp_path / "run")))
+        else:
+            theirs.send_bytes(json.dumps(answer).encode())
+        theirs.send_bytes(bytes(3 * 9 * 9))
+        theirs.close()
+        with pytest.raises((ImageWorkerError, EOFError, OSError)):
+            _receive(ours, [one])
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_full_queue_refuses_and_closing_ends_everything() -> None:
