@@ -105,11 +105,19 @@ class Admission:
         images: FittedImages,
         arrival_time: float,
     ) -> list[Request]:
-        """The n samples of a checked request."""
-        seed = self._default_seed() if params.seq_seed is None else params.seq_seed
+        """The n samples of a checked request.
+
+        Raises:
+            QueueFullError: it has images, and no more can wait to be decoded.
+        """
         placed: list[PromptImage] = []
         if images.images:
             prompt, placed = self._expand(prompt, images)
+        reader = self.config.images
+        if images.encoded and reader is not None and reader.workers is not None:
+            reader.workers.check_room()
+        # Last, so that a request that is refused has drawn none.
+        seed = self._default_seed() if params.seq_seed is None else params.seq_seed
         return [
             self._sample(request_id, user_id, j, params, prompt, placed, seed, arrival_time) for j in range(params.n)
         ]

@@ -136,11 +136,31 @@ class ImageWorkers:
                 ]
                 for keeper in self._keepers:
                     keeper.start()
+        self.check_room()
         try:
             self._jobs.put_nowait(job)
         except queue.Full:
-            raise QueueFullError(f"{self.settings.queued} requests wait for their images already") from None
+            raise self._no_room() from None
         return job
+
+    def check_room(self) -> None:
+        """Raises QueueFullError if `submit` would."""
+        if self._jobs.full():
+            self._drop_cancelled()
+            if self._jobs.full():
+                raise self._no_room()
+
+    def _no_room(self) -> QueueFullError:
+        return QueueFullError(f"{self.settings.queued} requests wait for their images already")
+
+    def _drop_cancelled(self) -> None:
+        """Takes jobs that nobody waits for from the queue, so that they take no place of others."""
+        with self._jobs.mutex:
+            dropped = [job for job in self._jobs.queue if job is not None and job.cancelled]
+            for job in dropped:
+                self._jobs.queue.remove(job)
+        for job in dropped:
+            self._fail(job, ImageWorkerError("nobody waits for these images"))
 
     def take(self) -> list[ImageJob]:
         """Jobs that have ended since the last call."""

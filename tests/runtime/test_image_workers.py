@@ -203,6 +203,25 @@ def test_a_full_queue_refuses_and_closing_ends_everything() -> None:
         WorkerSettings(seconds=0)
 
 
+def test_a_cancelled_job_takes_no_place(workers: ImageWorkers) -> None:
+    good = encoded(picture())
+    ended(workers, workers.submit([good]))
+    workers._jobs.maxsize = 2
+    os.kill(workers.pids[0], signal.SIGSTOP)
+    held = workers.submit([good])
+    time.sleep(0.2)
+    kept, dropped = workers.submit([good]), workers.submit([good])
+    dropped.cancelled = True
+    last = workers.submit([good])
+    with pytest.raises(QueueFullError):
+        workers.submit([good])
+    os.kill(workers.pids[0], signal.SIGCONT)
+    found: list[ImageJob] = []
+    while len(found) < 4 and workers.wait(10.0):
+        found += workers.take()
+    assert found == [dropped, held, kept, last] and [job.images is not None for job in found] == [0, 1, 1, 1]
+
+
 # ---- in the engine
 
 
@@ -228,6 +247,19 @@ def test_nobody_waits_for_an_image_but_its_request() -> None:
         one = SamplingParams(**(FREE | {"seq_seed": 3 + index}), max_tokens=4)
         want = alone([5, PLACEHOLDER, PLACEHOLDER, PLACEHOLDER, 7], one)
         assert bits(found["picture", index]) == bits(want)
+
+
+def test_a_refused_request_draws_no_seed() -> None:
+    workers = FakeWorkers()
+    engine = build_engine(images=FakeReader(workers), seed=5)
+    params = SamplingParams(max_tokens=2)
+    workers.full = True
+    with pytest.raises(QueueFullError):
+        engine.add_request(None, 0, params, [5, PLACEHOLDER, 7], media(b"cat"))
+    assert not engine.has_unfinished_requests()
+    workers.full = False
+    assert engine.add_request(None, 1, params, [5]) == build_engine(seed=5).add_request(None, 1, params, [5])
+    drain(engine)
 
 
 def test_images_that_fail_end_their_request_alone() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from deepinfer.hal.errors import InvalidArgumentError
-from deepinfer.runtime.image_workers import EncodedImage, ImageJob
+from deepinfer.runtime.image_workers import EncodedImage, ImageJob, QueueFullError
 from deepinfer.runtime.images import FittedImages, PromptImage
 
 PLACEHOLDER = 91
@@ -37,10 +37,16 @@ class FakeWorkers:
     def __init__(self) -> None:
         self.jobs: list[ImageJob] = []
         self.ready: deque[ImageJob] = deque()
+        self.full = False
 
     def submit(self, encoded: Sequence[EncodedImage]) -> ImageJob:
+        self.check_room()
         self.jobs.append(ImageJob(tuple(encoded)))
         return self.jobs[-1]
+
+    def check_room(self) -> None:
+        if self.full:
+            raise QueueFullError("full")
 
     def end(self, job: ImageJob, error: Exception | None = None) -> None:
         self.jobs.remove(job)
