@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MOST_RECORDS = 64
+"""Records that wait to be written; any more are dropped."""
 ABORTED, FAILED = str(FinishReason.ABORT), str(FinishReason.ERROR)
 
 
@@ -64,6 +66,7 @@ class Window:
         confidence: sum of (confidence - 1 if the draft held, else 0) and count, over drafts whose turn came.
         prompt, cached: prompt tokens of samples that began, and those of them that the prefix cache had.
         prompt_length, output_length: sums over samples that ended.
+        dropped: records before this one that were not written.
     """
 
     began: float
@@ -87,6 +90,7 @@ class Window:
     preempted: int = 0
     failed: int = 0
     timers: dict[str, Times] = field(default_factory=dict)
+    dropped: int = 0
 
 
 class StepLog(Lives):
@@ -108,6 +112,7 @@ class StepLog(Lives):
         self._lines: queue.SimpleQueue[str | tuple[int, Window, float, Occupancy] | threading.Event] = (
             queue.SimpleQueue()
         )
+        self._dropped = 0
         self._writer: threading.Thread | None = None
 
     # ---- samples
@@ -198,6 +203,10 @@ class StepLog(Lives):
         if self._writer is None:
             self._writer = threading.Thread(target=self._write, name="deepinfer log", daemon=True)
             self._writer.start()
+        if self._lines.qsize() >= MOST_RECORDS:  # the writer is behind: a log that is stuck fills no memory
+            self._dropped += 1
+            return
+        window.dropped, self._dropped = self._dropped, 0
         self._lines.put((self._steps, window, now, occupancy_of(queues, self._config.limits.page_tokens)))
 
     def _write(self) -> None:
@@ -239,6 +248,8 @@ def describe(config: EngineConfig, steps: int, window: Window, now: float, full:
         f"{_part(sum(window.rows) / count, limits.max_tokens)} of rows; {full.pages_in_use} of {full.pages} pages "
         f"({_part(full.pages_in_use, full.pages)}), {full.slots_in_use} of {full.slots} slots"
     )
+    if window.dropped:
+        yield f"{window.dropped} records before this one were dropped: the log was too slow for them"
     if window.checked:
         yield _drafts(window)
     yield (

@@ -157,6 +157,38 @@ def test_a_slow_handler_holds_no_step_up(caplog: pytest.LogCaptureFixture) -> No
     assert threads == {"deepinfer log"}
 
 
+def test_a_log_that_is_stuck_keeps_no_more_than_a_few_records(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepinfer.runtime.step_log.MOST_RECORDS", 2)
+    opened, stuck = threading.Event(), threading.Event()
+
+    class Stuck(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            stuck.set()
+            opened.wait(20)
+
+    logger, handler = logging.getLogger("deepinfer.runtime.step_log"), Stuck()
+    logger.addHandler(handler)
+    engine = build_engine(log_interval=1)
+    try:
+        with caplog.at_level("INFO", logger="deepinfer"):
+            for key, length in enumerate((1, 9, 1)):
+                engine.add_request(None, key, params(length), [4, 5])
+                drain(engine)
+                assert stuck.wait(10) and log_of(engine)._lines.qsize() <= 2
+                if key == 1:
+                    opened.set()
+                    log_of(engine).flush()
+            log_of(engine).flush()
+    finally:
+        opened.set()
+        logger.removeHandler(handler)
+    assert [message.split(":")[0] for message in caplog.messages] == ["step 1", "step 2", "step 3", "step 11"]
+    assert ["dropped" in message for message in caplog.messages] == [False] * 3 + [True]
+    assert "7 records before this one were dropped" in caplog.messages[-1]
+
+
 def test_ranks_write_at_different_steps(caplog: pytest.LogCaptureFixture) -> None:
     for rank, expected in ((0, ["step 4", "step 8"]), (1, ["step 2", "step 6"])):
         caplog.clear()
