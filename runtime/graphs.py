@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,7 +23,7 @@ import torch
 from ..hal import env
 from ..hal.backend import Backend
 from ..hal.device import Device
-from ..hal.graph import Graph, Graphs, GraphsUnavailable
+from ..hal.graph import Graph, GraphError, Graphs, GraphsUnavailable
 from ..hal.stream import Event, Streams
 from ..model.caches import Caches
 from ..model.decode import STAGES, DecodeSettings, DecodeShape, DecodeStep
@@ -41,6 +42,8 @@ log = logging.getLogger(__name__)
 MAIN, DRAFT = "DEEPINFER_ENFORCE_EAGER", "DEEPINFER_DFLASH_ENFORCE_EAGER"
 INTERVAL = "DEEPINFER_CUDAGRAPH_BATCH_SIZE_INTERVAL"
 LEAST_PAGES = 32
+NOT_CAPTURED = (GraphError, MemoryError, torch.OutOfMemoryError)
+"""Errors of a capture behind which the step runs as it is called."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,14 @@ class Captured:
     graphs: dict[tuple[str, bool], Graph] = field(default_factory=dict)
     tables: list[list[tuple[Lease | None, int]]] = field(default_factory=list)
     """By host memory and sequence: what its line of the block table holds: pages of which lease, and how many."""
+    eager: bool = False
+    """Whether a capture failed, so that the step runs as it is called."""
+
+    def release(self) -> None:
+        """Free the graphs. The step must not be in flight."""
+        for graph in self.graphs.values():
+            graph.release()
+        self.graphs.clear()
 
     def forget(self) -> None:
         """The host's memory holds nothing any more."""
@@ -220,8 +231,8 @@ class DecodeGraphs:
         most = max(len(item.request.pages.ids) for item in work if item.request.pages is not None)
         sequences = self.settings.sequences(len(work))
         captured = self._shape(DecodeShape(sequences, self.width, self.settings.pages(most, self.max_pages)), state)
-        for part, plain in parts:
-            self._prepare(captured, part, plain)
+        for number in range(len(parts)):
+            self._prepare(captured, parts[: number + 1])
         captured.step.turn()
         return captured
 
@@ -256,8 +267,8 @@ class DecodeGraphs:
         graph = captured.graphs.get((part, plain))
         if graph is not None:
             graph.replay()
-        else:  # the draft pass is not to be captured
-            captured.step.draft(plain=plain)
+        else:  # this part is not to be captured, or none can be
+            _run_part(captured.step, part, plain)
 
     # ---- capturing
 
@@ -276,9 +287,10 @@ class DecodeGraphs:
             found.forget()
         return found
 
-    def _prepare(self, captured: Captured, part: str, plain: bool) -> None:
-        """Capture a part of a step, unless it is or is not to be."""
-        if (part, plain) in captured.graphs or (part == "draft" and not self.settings.draft):
+    def _prepare(self, captured: Captured, parts: Sequence[tuple[str, bool]]) -> None:
+        """Capture the last of some parts of a step, unless it is or is not to be. Those before it are captured."""
+        part, plain = parts[-1]
+        if captured.eager or (part, plain) in captured.graphs or (part == "draft" and not self.settings.draft):
             return
         step, began, free = captured.step, time.monotonic(), self.where.memory_free()
         # Runs with nothing but padding: a run before the capture must write nothing that a step would read.
@@ -286,8 +298,15 @@ class DecodeGraphs:
         step.inputs.clear()
         captured.forget()
         step.inputs.upload()
+        # A part goes on with what those before it left: rows of the last step, or nothing yet where these are new.
+        for before in parts[:-1]:
+            captured.graphs[before].replay()
         self.where.streams.record().synchronize()
-        captured.graphs[part, plain] = self.where.graphs.capture(self._body(step, part, plain))
+        try:
+            captured.graphs[part, plain] = self.where.graphs.capture(self._body(step, part, plain))
+        except NOT_CAPTURED as error:
+            self._give_up(captured, part, error)
+            return
         left = self.where.memory_free()
         seconds, nbytes = time.monotonic() - began, 0 if free is None or left is None else max(0, free - left)
         old = self.stats
@@ -297,14 +316,17 @@ class DecodeGraphs:
     def _body(self, step: DecodeStep, part: str, plain: bool) -> Callable[[], Any]:
         def body() -> None:
             with self.where.streams.no_host_sync():
-                if part == "backbone":
-                    step.backbone()
-                elif part == "sample":
-                    step.sample(plain=plain)
-                else:
-                    step.draft(plain=plain)
+                _run_part(step, part, plain)
 
         return body
+
+    def _give_up(self, captured: Captured, part: str, error: BaseException) -> None:
+        """Let a shape run as it is called from now on; trying again would fail step after step."""
+        traceback.clear_frames(error.__traceback__)  # they hold memory that the step may need
+        log.warning("%s runs without graphs, its %s cannot be captured: %s", captured.step.shape, part, error)
+        captured.eager = True
+        for one in self._captured.values():  # memory may be what was missing; other shapes are captured anew
+            one.release()
 
     def release(self) -> None:
         """Free all graphs and their buffers; the next step captures anew."""
@@ -315,8 +337,7 @@ class DecodeGraphs:
         if gone:
             self.where.streams.record().synchronize()  # a step in flight still runs on them
         for key in gone:
-            for graph in self._captured.pop(key).graphs.values():
-                graph.release()
+            self._captured.pop(key).release()
 
     # ---- inputs
 
@@ -412,6 +433,15 @@ class DecodeGraphs:
                 view = np.lib.stride_tricks.sliding_window_view(around, ngram)
                 ngrams[rows] = view[:, ::-1]
         return ngrams
+
+
+def _run_part(step: DecodeStep, part: str, plain: bool) -> None:
+    if part == "backbone":
+        step.backbone()
+    elif part == "sample":
+        step.sample(plain=plain)
+    else:
+        step.draft(plain=plain)
 
 
 def is_device_only(request: Request) -> bool:

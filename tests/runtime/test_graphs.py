@@ -12,7 +12,7 @@ import torch
 from deepinfer.hal import env
 from deepinfer.hal.catalog import load_backend
 from deepinfer.hal.device import Device, capability
-from deepinfer.hal.graph import EagerGraphs, Graph, GraphsUnavailable, NoGraphReason
+from deepinfer.hal.graph import EagerGraphs, Graph, GraphError, GraphsUnavailable, NoGraphReason
 from deepinfer.hal.stream import InlineStreams
 from deepinfer.model.engram import Engram
 from deepinfer.model.hub import resolve_model
@@ -21,6 +21,7 @@ from deepinfer.runtime import loader
 from deepinfer.runtime.graphs import DecodeGraphs, GraphSettings, Where
 from deepinfer.runtime.params import SamplingParams
 from deepinfer.runtime.sampler import SamplerConfig
+from engines import drain
 from model_engines import model_engine, say
 
 LENGTH = 4
@@ -141,6 +142,67 @@ def test_steps_follow_one_another_unseen(model: Model, monkeypatch: pytest.Monke
     made = model_engine(model, n, requests=3, graphs=graphs(interval=4), async_scheduling=True)
     assert told(say(made, asked())) == want
     assert seen.count(True) >= 3
+
+
+@pytest.mark.parametrize("n", [3, pytest.param(0, marks=pytest.mark.slow)])
+def test_a_part_captured_late_leaves_those_who_run_as_they_are(
+    model: Model, monkeypatch: pytest.MonkeyPatch, n: int
+) -> None:
+    """Greedy requests run when one that samples joins them: sampling and draft pass of their shape are captured once
+    more, while the device alone knows where the requests stand."""
+
+    def asked() -> list[tuple[list[int], SamplingParams]]:
+        made = requests(4, temperature=0, max_tokens=14)
+        made[3] = made[3][0], SamplingParams(seq_seed=9, max_tokens=4, ignore_eos=True, temperature=0.7)
+        return made
+
+    def joined(**options: Any) -> list[Any]:
+        made, (*first, last) = model_engine(model, n, **options), asked()
+        for key, (prompt, params) in enumerate(first):
+            made.add_request(None, key, params, prompt)
+        early = [output for _ in range(3) for output in made.step()]
+        made.add_request(None, 3, last[1], last[0])
+        found = drain(made)
+        return told([[o for o in early if o.request_id == key] + found[key, 0] for key in range(4)])
+
+    want = joined()
+    seen = ahead(monkeypatch)
+    assert joined(graphs=graphs(interval=4), async_scheduling=True) == want
+    assert seen.count(True) >= 3
+
+
+@pytest.mark.parametrize(
+    ("failing", "error", "overlap"),
+    [
+        (1, GraphError("refused"), True),
+        pytest.param(0, torch.OutOfMemoryError("out of memory"), False, marks=pytest.mark.slow),
+        pytest.param(2, MemoryError(), True, marks=pytest.mark.slow),
+    ],
+)
+def test_a_shape_that_cannot_be_captured_runs_all_the_same(
+    model: Model, caplog: pytest.LogCaptureFixture, failing: int, error: Exception, overlap: bool
+) -> None:
+    """No request begins anew, and nobody tries again."""
+    asked = requests(2, temperature=0)
+    want = told(say(model_engine(model, 2), asked))
+    where, settings = graphs()
+    capture, tries = where.graphs.capture, 0
+
+    def refuse(body: Any, **how: Any) -> Graph:
+        nonlocal tries
+        tries += 1
+        if tries > failing:
+            body()
+            raise error
+        return capture(body, **how)
+
+    where.graphs.capture = refuse  # type: ignore[method-assign]
+    made = model_engine(model, 2, graphs=(where, settings), async_scheduling=overlap)
+    assert told(say(made, asked)) == want
+    shapes = list(made.executor.graphs._captured.values())
+    assert tries - failing == len(shapes) and all(one.eager and not one.graphs for one in shapes)
+    assert caplog.text.count("runs without graphs") == len(shapes)
+    assert made.executor.graphs.stats.steps > 1 and "is tried again" not in caplog.text
 
 
 def test_tables_in_host_memory_are_gathered_before_the_step(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
