@@ -79,7 +79,8 @@ class EngineArgs:
             on; a multiple of 128. Results then depend on what the cache holds. None is exact. Needs
             `enable_prefix_caching`.
         host_memory_gib: host memory, pinned where the device makes use of that, in which the caches of preempted
-            requests wait where that takes less time than computing them again; 0 has all of them computed again.
+            requests wait where that takes less time than computing them again; 0 has all of them computed again. Needs
+            `stop_preempted_request=False`.
         image_workers: processes that decode the images of requests as they come; 0 decodes them in the thread that adds
             the request. `LLM.generate` checks all of its images before anything runs, in the thread that calls it.
         async_scheduling: plan and launch a step while the device runs the one before; the same outputs, a call of
@@ -188,6 +189,9 @@ class EngineArgs:
             if not self.chunked_prefill:
                 raise InvalidArgumentError("step_seconds", self.step_seconds, "None, or chunked_prefill=True beside it")
         self.host_memory_gib = check_float("host_memory_gib", self.host_memory_gib, 0.0, 1 << 20)
+        if self.host_memory_gib and self.stop_preempted_request:  # it would hold memory that nothing uses
+            allowed = "0, or stop_preempted_request=False beside it"
+            raise InvalidArgumentError("host_memory_gib", self.host_memory_gib, allowed)
         self.image_workers = check_int("image_workers", self.image_workers, 0, 64)
         self._check_replay()
         self.max_num_seqs = check_int("max_num_seqs", self.max_num_seqs, 1, 1 << 20)

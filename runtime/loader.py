@@ -125,6 +125,7 @@ def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device:
         return tokenizer.detokenizer()
 
     def close() -> None:
+        executor.host = None  # whoever keeps the engine keeps no pinned memory
         if executor.graphs is not None:
             executor.graphs.release()
         if config.images is not None:

@@ -35,6 +35,9 @@ def test_host_memory_is_taken_and_used() -> None:
         assert llm.engine.stats.prompt_tokens == 124 + 123, "nothing was computed again"
         alone = [llm.generate(prompt_token_ids=[one], sampling_params=PARAMS, use_tqdm=False)[0] for one in prompts]
         assert [bits(one) for one in found] == [bits(one) for one in alone]
+        executor = llm.engine.executor
+        assert executor.host is not None
+    assert executor.host is None, "given back with the engine"
 
 
 def test_samples_share_the_prompt() -> None:
@@ -56,3 +59,9 @@ def test_too_little_host_memory_is_refused() -> None:
         LLM("tiny", host_memory_gib=1e-6, max_model_len=250)
     with pytest.raises(InvalidArgumentError, match="host_memory_gib"):
         EngineArgs(host_memory_gib=-1)
+
+
+def test_host_memory_that_nothing_would_use_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="host_memory_gib: got 0.5; allowed: 0, or stop_preempted_request=F"):
+        EngineArgs(host_memory_gib=0.5, stop_preempted_request=True)
+    assert EngineArgs(host_memory_gib=0.5, stop_preempted_request=False).host_memory_gib == 0.5
