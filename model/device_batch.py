@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -58,10 +59,10 @@ class DeviceRows:
 def device_batch(given: DeviceRows, text: TextConfig) -> Batch:
     """The batch of a step; waits for nothing."""
     device = given.query_len.device
-    ratios = sorted({ratio for ratio in text.compress_ratios if ratio})
+    ratios = tuple(sorted({ratio for ratio in text.compress_ratios if ratio}))
     none = torch.zeros_like(given.query_len)
     lengths = (given.query_len, given.key_len, given.valid_start)
-    meta = ops.step_metadata(*lengths, torch.tensor(ratios, dtype=torch.int32, device=device), given.rows)
+    meta = ops.step_metadata(*lengths, _on_device(ratios, device), given.rows)
     found = ops.step_tokens(
         meta.positions,
         meta.row_seq,
@@ -96,3 +97,9 @@ def device_batch(given: DeviceRows, text: TextConfig) -> Batch:
         logit_rows=logit_rows.clamp(max=given.rows - 1),
         images=given.images,
     )
+
+
+@lru_cache(maxsize=16)
+def _on_device(ratios: tuple[int, ...], device: torch.device) -> Tensor:
+    """int32 [ratios]. Kept, as a copy from memory that is not pinned waits for the steps in flight."""
+    return torch.tensor(ratios, dtype=torch.int32, device=device)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from deepinfer import ops
 from deepinfer.hal.catalog import load_backend
 from deepinfer.model.batch import Batch, SequenceSlice
 from deepinfer.model.device_batch import DeviceRows, device_batch
@@ -74,3 +75,21 @@ def test_a_sequence_without_rows_names_no_row_beyond_the_step() -> None:
     found = device_batch(given, TEXT)
     assert found.row_seq.tolist() == [-1, -1] and found.tokens.tolist() == [-1, -1]
     assert found.logit_rows.tolist() == [0, 1]
+
+
+def test_a_later_step_copies_nothing_from_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tensor that is made of a list is a copy from memory that is not pinned, for which the host waits."""
+    load_backend("reference")
+    none, one = ints([[-1, -1]]), ints([1])
+    given = DeviceRows(
+        query_len=one, key_len=one, valid_start=ints([0]), source=ints([0]), fresh=ints([]), fresh_begin=ints([0]),
+        last_token=ints([9]), drafts=none[:, :0], history=none, state_slot=one, block_table=ints([[3]]),
+        logit_seq=ints([0]), logit_offset=ints([0]), rows=1, entries={1: 4, 2: 2},
+    )  # fmt: skip
+    made = []
+    monkeypatch.setattr(
+        ops, "step_metadata", lambda *args, wrapped=ops.step_metadata: made.append(args) or wrapped(*args)
+    )
+    first, second = device_batch(given, TEXT), device_batch(given, TEXT)
+    assert made[0][3] is made[1][3] and made[0][3].tolist() == [1, 2]
+    assert all(torch.equal(first.visible[ratio], second.visible[ratio]) for ratio in (1, 2))
