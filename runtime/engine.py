@@ -645,14 +645,16 @@ class LLMEngine:
             request = item.request
             if flight.is_late(place):
                 continue
+            if request.aborted and not all(drawn.valid for drawn in result.tokens):
+                self._queues.cache.forget(request)
+                request.tainted = True
+            if item.ahead:
+                continue  # aborted before its rows were known, which may not even have run
             self._queues.service.charge(request.params.tenant, item.end - item.start)
             request.computed = item.known_end + result.accepted  # rows of rejected drafts are as if never computed
             if item.start < request.prompt_len:
                 self.stats.prompt_tokens += min(item.end, request.prompt_len) - item.start
             if request.aborted:
-                if not all(drawn.valid for drawn in result.tokens):
-                    self._queues.cache.forget(request)
-                    request.tainted = True
                 continue
             if result.prompt_logprobs:
                 request.prompt_logprobs += result.prompt_logprobs

@@ -236,10 +236,14 @@ class ModelExecutor:
         return ticket
 
     def _run_unfinished(self, work: Sequence[Work]) -> list[Result]:
-        """Results of those items whose requests have not ended with the step before; nothing for the others."""
-        live = [item for item in work if not item.request.finished]
+        """Results of those items whose requests go on behind the step before; nothing for the others.
+
+        Nobody settles the rows of one that was aborted; another thread may do that now, so it is looked at once.
+        """
+        ended = [item.ahead or item.request.finished for item in work]
+        live = [item for item, over in zip(work, ended, strict=True) if not over]
         found = iter(self.run(live) if live else [])
-        return [Result() if item.request.finished else next(found) for item in work]
+        return [Result() if over else next(found) for over in ended]
 
     def run(self, work: Sequence[Work]) -> list[Result]:
         if self.graphs is not None and self.graphs.takes(work) and not self._hides_keys(work):

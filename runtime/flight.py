@@ -96,8 +96,11 @@ class Flight:
 
 
 def settle(item: Work) -> None:
-    """Makes the rows of an item exact, whose request is known up to the step before."""
+    """Makes the rows of an item exact, whose request is known up to the step before.
+
+    Those of one that ended with it stay bounds, and so do those of one that was aborted: what it said is dropped.
+    """
     request = item.request
-    if item.ahead and not request.finished:
+    if item.ahead and not (request.finished or request.aborted):
         drafts = request.drafts()
         item.start, item.end, item.drafts, item.ahead = request.computed, request.length + len(drafts), drafts, False

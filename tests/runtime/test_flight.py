@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepinfer.runtime.execute import Result, Work
+from deepinfer.runtime.execute import ModelExecutor, Result, Work
+from deepinfer.runtime.flight import Done
+from deepinfer.runtime.observe import Observer
 from deepinfer.runtime.params import SamplingParams
 from deepinfer.runtime.prefix import PrefixSettings
 from delayed import Delayed, Ticket, poison_freed
@@ -24,7 +26,7 @@ def ahead(executor: type[Delayed] = Delayed, **options: Any) -> Any:
     slack = max(sizes["prefix"].slack if sizes.get("prefix") else 0, sizes.get("max_drafts", 0) + 1)
     made = executor(97, sizes["num_pages"], sizes["num_slots"], sizes["page_tokens"], slack)
     engine = build_engine(executor=made, async_scheduling=True, **sizes)
-    poison_freed(engine)
+    poison_freed(engine, in_order=sizes.get("prefix") is not None)
     return engine
 
 
@@ -144,6 +146,62 @@ def test_aborted_while_it_is_launched_and_landed() -> None:
     assert not engine._queues.leaving and ("gone", 0) not in found
     stays = [o for o in outputs if o.request_id == "stays"] + found[("stays", 0)]
     assert tokens(stays) == tokens(alone([5], params))
+
+
+class Waits(Delayed):
+    """Every step from the second on waits for the one before, and the request "gone" is aborted while it does."""
+
+    engine: Any = None
+    at = 2
+
+    def launch(self, work: Sequence[Work], land: Any) -> Any:
+        if self.launches + 1 < self.at:
+            return super().launch(work, land)
+        self.launches += 1
+        if self.launches == self.at:
+            assert self.engine.abort_request("gone") == ["gone"]
+        land()
+        return Done(ModelExecutor._run_unfinished(self, work))  # type: ignore[arg-type]
+
+    def run(self, work: Sequence[Work]) -> list[Result]:
+        assert all(item.end > item.start and not item.ahead for item in work), "a batch refuses such rows"
+        return super().run(work)
+
+
+class Spans(Observer):
+    """Rows of the items of every step."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+
+    def ran(self, work: Sequence[Work], *rest: Any) -> None:
+        self.rows += [item.end - item.start for item in work]
+
+
+@pytest.mark.parametrize("prompt", [1, 60])
+@pytest.mark.parametrize("drafts", [0, 3])
+@pytest.mark.parametrize("at", [2, 3, 4])
+def test_aborted_while_a_step_waits_for_the_one_before(at: int, drafts: int, prompt: int) -> None:
+    """What that one said of it is dropped, so its rows in the next are none; the others know nothing of it."""
+    engine = ahead(Waits, max_drafts=drafts, prefix=PrefixSettings(4 + drafts + 1), max_model_len=128)
+    engine.executor.engine, engine.executor.at = engine, at
+    spans = Spans()
+    engine.observers.add(spans)
+
+    def failed(work: Any, error: Exception) -> None:
+        raise AssertionError("a step failed") from error
+
+    engine._start_search = failed
+    params = SamplingParams(max_tokens=20, **FREE)
+    engine.add_request(None, "stays", params, [5])
+    engine.add_request(None, "gone", params, [4] * prompt)
+    found = drain(engine)
+    assert [o.finish_reason for o in found[("gone", 0)] if o.finished] == ["abort"]
+    assert bits(found[("stays", 0)]) == bits(alone([5], params))
+    assert min(spans.rows) > 0
+    engine.add_request(None, "again", params, [4] * prompt)
+    again = alone([4] * prompt, params, max_tokens=40, max_model_len=128)
+    assert bits(drain(engine)[("again", 0)]) == bits(again), "the prefix cache holds what was not computed"
 
 
 def test_close_waits_for_what_is_in_flight() -> None:

@@ -52,7 +52,7 @@ class Ticket:
         assert self.found is not None
         for cell, result in zip(self.cells, self.found, strict=True):
             item = cell.item
-            if result.tokens and not item.request.finished:
+            if result.tokens and not (item.request.finished or item.request.aborted):
                 assert not item.ahead and cell.span == (item.start, item.end), "the host took another step to have run"
         return self.found
 
@@ -88,7 +88,7 @@ class Delayed(Faulty):
         self.launches += 1
         if self.lands and self.launches % self.lands == 0:
             land()
-            assert not any(item.ahead and not item.request.finished for item in work)
+            assert not any(item.ahead and not (item.request.finished or item.request.aborted) for item in work)
         self._check_leases([item for item in work if item.request.slot is not None])
         cells = [self._cell(item) for item in work]
         if self.launches in self.launch_faults:
