@@ -38,6 +38,11 @@ BAD: dict[str, list[Any]] = {
     "engine_type": ["DECODE", 3, -1, None, True, np.array([0, 1])],
     "tokens_per_block": [0, 64, 256, None, 128.0, np.array([1, 2])],
     "num_pages": [0, -1, 1.5],
+    "prefix_replay_tokens": [0, 64, 130, -128, 128.0, True, 128],
+    "host_memory_gib": [-1, float("nan"), "1", None, True, 1 << 21, 1],
+    "image_workers": [-1, 65, 1.0, None, True],
+    "metrics_port": [-1, 65536, 80.0, "80", True],
+    "timeline": ["", 0],
 }
 UNSUPPORTED: dict[str, list[Any]] = {
     "served_model_name": ["mine", None, np.array(["a", "b"])],
