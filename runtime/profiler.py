@@ -12,9 +12,10 @@ web page (see `_Handler`). One profile at a time.
 from __future__ import annotations
 
 import ipaddress
-import itertools
 import json
 import logging
+import secrets
+import tempfile
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -75,9 +76,10 @@ class Profiler(Observer):
         self._directory = Path(directory)
         self._name = f"profile-{LOOPBACK}-gpu{device}-rank{rank}"
         self._pick_up, self._finish = pick_up, finish
-        self._numbers = itertools.count()
         self._changed = threading.Condition()
         self._state, self._left = IDLE, 0
+        self._serial = 0  # of the profile
+        self._by_run = self._abandoned = False  # it ends after so many steps; nobody will come for it
         self._profile: Any = None
         self._error: Exception | None = None
         engine.observers.add(self)
@@ -97,14 +99,16 @@ class Profiler(Observer):
             ProfileError: another profile is under way (409), no step began in time (503) or not enough ended (504).
         """
         steps = check_int("num_steps", num_steps, 1, MOST_STEPS)
-        self._begin(steps)
+        self._begin(steps, by_run=True)
         with self._changed:
             if not self._changed.wait_for(lambda: self._state == DONE, self._finish):
                 self._state = STOPPING
                 self._changed.wait_for(lambda: self._state == DONE, self._pick_up)
                 if self._state != DONE:
+                    self._abandoned = True
                     raise ProfileError(504, f"{self._left} of {steps} steps did not come within {self._finish:g} s")
-        return self._write()
+            profile = self._take()
+        return self._write(profile)
 
     def start(self) -> None:
         """Profile from the next step on, until `stop`, or for at most `MOST_STEPS` steps.
@@ -112,46 +116,63 @@ class Profiler(Observer):
         Raises:
             ProfileError: another profile is under way (409), or no step began in time (503).
         """
-        self._begin(MOST_STEPS)
+        self._begin(MOST_STEPS, by_run=False)
 
     def stop(self) -> Path:
         """End the profile that `start` began; returns the trace.
 
         Raises:
-            ProfileError: there is none (409), or the engine's step does not end (504).
+            ProfileError: there is none, or it is one of `run`, which ends by itself (409), or the engine's step does
+                not end (504).
         """
         with self._changed:
-            if self._state not in (RUNNING, DONE):
-                raise ProfileError(409, f"no profile is running; the profiler is {self._state}")
+            if self._state not in (RUNNING, DONE) or self._by_run:
+                what = "no profile is running that /profile/start began"
+                raise ProfileError(409, f"{what}; the profiler is {self._state}")
             if self._state == RUNNING:
                 self._state = STOPPING
-            if not self._changed.wait_for(lambda: self._state == DONE, self._pick_up):
+            serial = self._serial
+            self._changed.wait_for(lambda: self._state != STOPPING or self._serial != serial, self._pick_up)
+            if self._serial != serial or self._state not in (STOPPING, DONE):
+                raise ProfileError(409, "another call has stopped this profile, and has its trace")
+            if self._state != DONE:
                 raise ProfileError(504, f"no step ended within {self._pick_up:g} s; it stops when the next one begins")
-        return self._write()
+            profile = self._take()
+        return self._write(profile)
 
-    def _begin(self, steps: int) -> None:
+    def _begin(self, steps: int, by_run: bool) -> None:
         with self._changed:
             if self._state != IDLE:
                 raise ProfileError(409, f"another profile is under way: the profiler is {self._state}")
             self._state, self._left, self._error = ASKED, steps, None
+            self._serial, self._by_run, self._abandoned = self._serial + 1, by_run, False
             if not self._changed.wait_for(lambda: self._state != ASKED, self._pick_up):
                 self._state = IDLE
                 raise ProfileError(
                     503, f"the engine began no step within {self._pick_up:g} s; the profile is cancelled"
                 )
 
-    def _write(self) -> Path:
-        with self._changed:
-            profile, self._profile = self._profile, None
-            error, self._error = self._error, None
-            self._state = IDLE
+    def _take(self) -> Any:
+        """What is done, once: the next profile may begin."""
+        profile, self._profile = self._profile, None
+        error, self._error = self._error, None
+        self._state = IDLE
+        self._changed.notify_all()
         if error is not None:
             raise ProfileError(500, f"the profiler failed: {type(error).__name__}: {error}") from error
+        return profile
+
+    def _write(self, profile: Any) -> Path:
+        # The directory may be everybody's. Nobody can put a link where this writes: the folder is ours alone, the name
+        # cannot be foreseen, and moving a file follows no link.
         stamp = time.strftime("%Y%m%d-%H%M%S")
-        path = self._directory / f"{self._name}-{stamp}-{next(self._numbers)}.json"
+        path = self._directory / f"{self._name}-{stamp}-{secrets.token_hex(8)}.json"
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            profile.export_chrome_trace(str(path))
+            with tempfile.TemporaryDirectory(prefix=".profile-", dir=self._directory) as folder:
+                made = Path(folder) / "trace.json"
+                profile.export_chrome_trace(str(made))
+                made.rename(path)
         except (OSError, RuntimeError) as failure:
             raise ProfileError(500, f"{path} cannot be written: {failure}") from failure
         return path
@@ -195,6 +216,8 @@ class Profiler(Observer):
         except Exception as error:
             self._error = error
         self._state = DONE
+        if self._abandoned:
+            self._state, self._profile, self._error = IDLE, None, None
         self._changed.notify_all()
 
 
@@ -309,9 +332,11 @@ class _Handler(BaseHTTPRequestHandler):
             if not 0 <= length <= MOST_BODY:
                 raise ValueError
             body = json.loads(self.rfile.read(length)) if length else {}
+            if not isinstance(body, dict):
+                raise ValueError
             found = {name: int(values[-1]) for name, values in parse_qs(query).items() if name == "num_steps"}
             others = [name for name in [*parse_qs(query), *body] if name != "num_steps"]
-        except (ValueError, TypeError):
+        except (ValueError, RecursionError):
             raise InvalidArgumentError("body", "something else", f"num_steps=1..{MOST_STEPS}, or it as JSON") from None
         if others:
             raise InvalidArgumentError("arguments", others, "num_steps; the directory is the engine's alone")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -132,6 +133,89 @@ def test_one_at_a_time_and_start_and_stop(tmp_path: Path, fake: list[Fake]) -> N
     assert len(fake) == 1
 
 
+def test_after_steps_that_did_not_come_another_one_can_be_made(tmp_path: Path, fake: list[Fake]) -> None:
+    engine = build_engine()
+    profiler = Profiler(engine, tmp_path, pick_up=0.2, finish=0.05)
+    engine.add_request(None, 0, SamplingParams(max_tokens=9, **FREE), [5])
+    stepping = threading.Timer(0.05, engine.step)
+    stepping.start()
+    with pytest.raises(ProfileError) as caught:
+        profiler.run(20)  # one step comes
+    stepping.join()
+    assert caught.value.status == 504
+    profiler._pick_up = profiler._finish = 10
+    drain(engine)
+    assert profiler.state == "idle" and len(fake) == 1 and not list(tmp_path.iterdir())
+    with busy(engine):
+        assert profiler.run(1).exists()
+
+
+def test_stop_leaves_a_profile_of_some_steps_alone_and_is_answered_once(tmp_path: Path, fake: list[Fake]) -> None:
+    engine = build_engine()
+    profiler = Profiler(engine, tmp_path, pick_up=10, finish=10)
+    engine.add_request(None, 0, SamplingParams(max_tokens=30, **FREE), [5])
+    found: list[Any] = []
+
+    def call(what: Any) -> None:
+        try:
+            found.append(what())
+        except ProfileError as error:
+            found.append(error.status)
+
+    def until(state: str) -> None:
+        while profiler.state != state:
+            time.sleep(0.001)
+
+    running = threading.Thread(target=call, args=(lambda: profiler.run(3),))
+    running.start()
+    until("asked")
+    engine.step()
+    with pytest.raises(ProfileError) as caught:
+        profiler.stop()
+    assert caught.value.status == 409
+    engine.step()
+    engine.step()
+    running.join(20)
+    assert isinstance(found[0], Path)
+    # Two that stop the same profile, of which the second comes when it has ended and the first has not seen that yet.
+    starting = threading.Thread(target=call, args=(profiler.start,))
+    starting.start()
+    until("asked")
+    engine.step()
+    starting.join(20)
+    stopping = threading.Thread(target=call, args=(profiler.stop,))
+    with profiler._changed:
+        stopping.start()
+    until("stopping")
+    with profiler._changed:
+        engine.step()
+        assert profiler.state == "done" and profiler.stop().exists()
+    stopping.join(5)
+    assert found[-1] == 409 and profiler.state == "idle"
+
+
+def test_traces_follow_no_links_and_cannot_be_foreseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders: list[Path] = []
+
+    class Looking(Fake):
+        def export_chrome_trace(self, path: str) -> None:
+            folders.append(Path(path).parent)
+            assert folders[-1].stat().st_mode & 0o777 == 0o700
+            super().export_chrome_trace(path)
+
+    monkeypatch.setattr(module, "_profile", Looking)
+    monkeypatch.setattr(module.time, "strftime", lambda *how: "now")
+    engine, other = build_engine(), tmp_path / "other"
+    directory = tmp_path / "traces"
+    directory.mkdir()
+    for number in range(9):
+        (directory / f"profile-127.0.0.1-gpu0-rank0-now-{number}.json").symlink_to(other)
+    with busy(engine):
+        path = Profiler(engine, directory).run(1)
+    assert path.read_text() == "{}" and not path.is_symlink() and not other.exists()
+    assert not folders[0].exists()
+
+
 def test_a_profiler_that_fails_breaks_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> Any:
         raise RuntimeError("no such thing here")
@@ -174,6 +258,8 @@ def test_over_http(tmp_path: Path, fake: list[Fake]) -> None:
         for bad in ("/profile?num_steps=0", "/profile?num_steps=x", "/profile?output_dir=%2Fetc", "/profile/start?a=1"):
             status, answer = ask(port, "POST", bad)
             assert status == 400, bad
+        for body in ('["num_steps"]', "[]", "7", "[" * 4000):
+            assert ask(port, "POST", "/profile", body)[0] == 400, body
         assert ask(port, "POST", "/profile", "[1")[0] == 400 and ask(port, "POST", "/profile", '"x"')[0] == 400
         assert ask(port, "GET", "/profile/start")[0] == 404, "reading starts nothing"
         made = len(fake)
