@@ -154,6 +154,8 @@ def build_executor(
         streams: of the device; None where that runs work as it is called.
     """
     caches = model.new_caches(pages, slots)
+    if streams is not None:
+        caches.streams = streams
     vocab = model.config.text.vocab_size
     pool = drafting.new_pool(slots, vocab, model.device)
     drafter = None if pool is None else ModelDrafter(model, caches, drafting, pool, sampling.force_top_k)

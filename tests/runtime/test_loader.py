@@ -16,6 +16,7 @@ from deepinfer.hal.catalog import load_backend
 from deepinfer.hal.device import Device
 from deepinfer.hal.env_table import VARIABLES
 from deepinfer.hal.errors import BackendError, DeepInferError, InvalidArgumentError, NotSupportedError
+from deepinfer.hal.stream import Streams
 from deepinfer.model.hub import resolve_model
 from deepinfer.model.transformer import Memory, Model
 from deepinfer.runtime import loader
@@ -388,6 +389,12 @@ def test_a_loaded_engine_generates(model: Model) -> None:
     params = SamplingParams(max_tokens=3, temperature=0, ignore_eos=True)
     texts = llm.generate(["Once upon", "The"], params, use_tqdm=False)
     assert texts == [llm.generate(text, params, use_tqdm=False)[0] for text in ("Once upon", "The")]
+
+
+def test_copies_of_pages_and_states_have_the_streams_of_the_device(model: Model) -> None:
+    """Without them the numbers of what is copied go there by a copy that waits for the steps in flight."""
+    caches: Any = build(model).engine.executor.caches
+    assert isinstance(caches.streams, Streams)
 
 
 def test_images_are_decoded_as_the_arguments_say(setting: Any, model: Model) -> None:
