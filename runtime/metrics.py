@@ -233,22 +233,28 @@ class EngineMetrics(Lives):
             NotSupportedError: it is not installed.
         """
         core = prometheus().core
-        gauges = self.gauges()
         with self._engine._lock:  # no step adds to a part of them meanwhile
-            for metric in CATALOGUE:
-                labels = [] if metric.label is None else [metric.label]
-                if metric.kind == "gauge":
-                    yield core.GaugeMetricFamily(metric.full_name, metric.text, value=gauges[metric.name])
-                elif metric.kind == "counter":
-                    family = core.CounterMetricFamily(metric.full_name, metric.text, labels=labels)
-                    for value, count in self.counters[metric.name].items():
-                        family.add_metric([value] if labels else [], count)
-                    yield family
-                else:
-                    family = core.HistogramMetricFamily(metric.full_name, metric.text, labels=labels)
-                    for value, one in self.histograms[metric.name].items():
-                        family.add_metric([value] if labels else [], one.cumulative(), one.total)
-                    yield family
+            gauges = self.gauges()
+            counters = {name: dict(found) for name, found in self.counters.items()}
+            histograms = {
+                name: {value: (one.cumulative(), one.total) for value, one in found.items()}
+                for name, found in self.histograms.items()
+            }
+        # Whoever takes them may be slow, and no step waits for that.
+        for metric in CATALOGUE:
+            labels = [] if metric.label is None else [metric.label]
+            if metric.kind == "gauge":
+                yield core.GaugeMetricFamily(metric.full_name, metric.text, value=gauges[metric.name])
+            elif metric.kind == "counter":
+                family = core.CounterMetricFamily(metric.full_name, metric.text, labels=labels)
+                for value, count in counters[metric.name].items():
+                    family.add_metric([value] if labels else [], count)
+                yield family
+            else:
+                family = core.HistogramMetricFamily(metric.full_name, metric.text, labels=labels)
+                for value, (buckets, total) in histograms[metric.name].items():
+                    family.add_metric([value] if labels else [], buckets, total)
+                yield family
 
 
 def gauges_of(now: Occupancy) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Sequence
@@ -200,6 +201,20 @@ def test_every_metric_is_shown_whatever_has_happened() -> None:
     assert samples["deepinfer_requests_total", (("outcome", "length"),)] == 20
     assert samples["deepinfer_ttft_seconds_count", ()] == 20
     assert samples["deepinfer_output_tokens_total", ()] == 40
+
+
+def test_no_step_waits_for_who_takes_the_metrics() -> None:
+    pytest.importorskip("prometheus_client")
+    engine, metrics = watched()
+    families = metrics.collect()
+    next(families)
+    engine.add_request(None, 0, params(), [4, 5])
+    steps = threading.Thread(target=drain, args=(engine,), daemon=True)
+    steps.start()
+    steps.join(10)
+    assert not steps.is_alive()
+    shown = {family.name: family for family in families}
+    assert all(sample.value == 0 for sample in shown["deepinfer_output_tokens"].samples), "as they were at the call"
 
 
 def test_counters_never_fall() -> None:
