@@ -100,6 +100,7 @@ class LLMEngine:
         self._flights: list[Flight] = []  # the oldest first
         self._launch: Any = getattr(executor, "launch", None) if config.async_scheduling else None
         self._landed = 0.0
+        self._begun: Begun | None = None  # what the last step that was planned began with
         self._held: Held | None = None
         self._costs = CostFit(config.near_keys) if limits.step_seconds or config.host else None
         self._trace = None if config.trace is None else TraceWriter(config.trace, limits)
@@ -411,6 +412,14 @@ class LLMEngine:
             results = flight.ticket.results()
         except BaseException as error:
             raise _Lost(flight) from error
+        try:
+            self._set_down(flight, results)
+        except BaseException:
+            self._start_over()
+            raise
+
+    def _set_down(self, flight: Flight, results: Sequence[Result]) -> None:
+        """Commits a step that has landed."""
         ended = time.monotonic()
         with self._lock:
             began, self._landed = max(flight.launched, self._landed), ended
@@ -456,10 +465,7 @@ class LLMEngine:
 
         Neither is what others left in the prefix cache: who broke the step may have broken that.
         """
-        for flight in self._flights:
-            if flight is not failed and flight.ticket is not None:
-                with suppress(Exception):
-                    flight.ticket.results()
+        self._wait_for_all(but=failed)
         with self._lock:
             flights, self._flights = self._flights, []
             lost = {item.request.key for flight in flights for item in flight.work}
@@ -471,6 +477,39 @@ class LLMEngine:
             for request in list(self._queues.running):
                 if request.key in lost:
                     self._queues.requeue(request)
+
+    def _start_over(self) -> None:
+        """After an error amid the bookkeeping of a step, which may have got anywhere: everybody begins anew.
+
+        What has been said stays said, and requests that had ended are told so.
+        """
+        self._wait_for_all()
+        with self._lock:
+            flights, self._flights = self._flights, []
+            queues = self._queues
+            if self._begun is not None:
+                self._begun.moves(launched=False)
+            for pin in (pin for flight in flights for pin in flight.pins):
+                pin.release()
+            queues.cache.clear()
+            for request in [*queues.leaving, *queues.running]:
+                request.flights, request.flying = 0, None
+            for request in list(queues.leaving):
+                request.tainted = True
+                queues.retire(request)
+            for request in list(queues.running):
+                if request.finish_reason is None:
+                    queues.requeue(request)
+                else:  # the error came between its end and its last output
+                    request.tainted = True
+                    self._finish(request, request.finish_reason)
+
+    def _wait_for_all(self, but: Flight | None = None) -> None:
+        """Until no step in flight reads or writes anything any more."""
+        for flight in self._flights:
+            if flight is not but and flight.ticket is not None:
+                with suppress(Exception):
+                    flight.ticket.results()
 
     def close(self) -> None:
         """Abort everything and release the model. Calling it again does nothing.
@@ -526,6 +565,13 @@ class LLMEngine:
 
     def _plan(self) -> tuple[list[Work], MoveList] | None:
         """The rows of the next step, and what is copied before; None if no step may be in flight for it."""
+        try:
+            return self._try_to_plan()
+        except BaseException:
+            self._start_over()
+            raise
+
+    def _try_to_plan(self) -> tuple[list[Work], MoveList] | None:
         self._take_images()
         self._queues.grant_forks()
         trial = [] if self._search is None else self._search.trial()
@@ -559,7 +605,7 @@ class LLMEngine:
         by_key = {request.key: request for request in queues.running}
         for key in plan.preempted:
             self._preempt(by_key.pop(key), key in plan.offloaded)
-        begun = Begun(queues)
+        self._begun = begun = Begun(queues)
         for item in plan.items:  # what is shared has an owner more before anybody takes a page from the cache
             if item.admitted:
                 by_key[item.key] = queues.admit(item.key)

@@ -286,6 +286,75 @@ def test_an_interrupt_blames_nobody() -> None:
     assert bits(found) == bits(alone([4, 5], params))
 
 
+# ---- errors amid the bookkeeping
+
+
+class Trips:
+    """Stands for a method of the engine's, and raises in one of its calls."""
+
+    def __init__(self, owner: Any, name: str, at: int, error: BaseException, behind: bool) -> None:
+        self.call, self.left, self.error, self.behind = getattr(owner, name), at, error, behind
+        setattr(owner, name, self)
+
+    def __call__(self, *args: Any) -> Any:
+        self.left -= 1
+        if self.left or self.behind:
+            result = self.call(*args)
+        if not self.left:
+            raise self.error
+        return result
+
+
+PLACES = {
+    "admit": lambda engine: engine._queues,
+    "charge": lambda engine: engine._queues.service,
+    "make_room": lambda engine: engine._queues.cache,
+    "keep_pages": lambda engine: engine._queues.cache,
+    "planned": lambda engine: engine.observers,
+    "ran": lambda engine: engine.observers,
+}
+
+
+@pytest.mark.parametrize(("behind", "drafts"), [(False, 2), (True, 0)])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("ours")])
+@pytest.mark.parametrize("place", PLACES)
+def test_an_error_amid_the_bookkeeping_leaves_no_half_of_a_step(
+    place: str, error: BaseException, behind: bool, drafts: int
+) -> None:
+    params = SamplingParams(max_tokens=12, **FREE)
+    prompts = {i: [10 + i] * (1 + 12 * i) for i in range(4)}
+    expected = {i: bits(alone(prompt, params, max_drafts=drafts, max_tokens=40)) for i, prompt in prompts.items()}
+    met = 0
+    for at in (1, 2, 3, 5, 9):
+        engine = ahead(max_drafts=drafts, prefix=PrefixSettings(4 + drafts + 1))
+        engine.observers.add(Observer())
+        Trips(PLACES[place](engine), place, at, error, behind)
+        for i, prompt in prompts.items():
+            engine.add_request(None, i, params, prompt)
+        found: dict[Any, list[Any]] = {}
+        while engine.has_unfinished_requests():
+            try:
+                for output in engine.step():
+                    found.setdefault(output.request_id, []).append(output)
+            except type(error):
+                met += 1
+                assert not engine._flights and engine.pages_in_use == 0 and not engine._queues.running
+            engine.check_conservation()
+        assert engine.pages_in_use == 0 and {i: bits(outputs) for i, outputs in found.items()} == expected
+    assert met
+
+
+def test_a_request_whose_end_met_an_error_is_told_that_it_has_ended() -> None:
+    engine = ahead()
+    engine.add_request(None, 0, SamplingParams(max_tokens=2, **FREE), [4])
+    Trips(engine._queues, "remove", 1, KeyboardInterrupt(), behind=False)
+    outputs: list[Any] = []
+    with pytest.raises(KeyboardInterrupt):
+        for _ in range(9):
+            outputs += engine.step()
+    assert drain(engine)[(0, 0)][-1].finish_reason == "length"
+
+
 # ---- any schedule
 
 
