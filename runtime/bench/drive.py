@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from ...hal.errors import InvalidArgumentError
 from ..engine import LLMEngine
 from ..params import SamplingParams
-from .measure import Measured
+from .measure import AccountingError, Measured
 from .workload import Arrivals, Job, Vocabulary
 
 LONGEST_SLEEP = 0.05
@@ -68,7 +68,7 @@ def run(
 
     Raises:
         InvalidArgumentError: a request does not fit the engine; then nothing runs.
-        AccountingError: the engine's count of a request's tokens is another one.
+        AccountingError: the engine's count of a request's tokens is another one, or the engine has lost a request.
     """
     check_jobs(engine, jobs)
     kind = "open" if arrivals is None else arrivals.kind
@@ -88,6 +88,9 @@ def run(
             found.append(one)
             running[name] = one
         if not engine.has_unfinished_requests():
+            if running:
+                lost = ", ".join(sorted(running)[:8])
+                raise AccountingError(f"the engine has nothing left to do, and has not ended {len(running)}: {lost}")
             if len(found) < len(jobs):
                 sleep(min(max(begin + jobs[len(found)].arrival - clock(), 0.0), LONGEST_SLEEP))
             continue

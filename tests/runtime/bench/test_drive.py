@@ -9,6 +9,7 @@ import pytest
 
 from deepinfer.hal.errors import InvalidArgumentError
 from deepinfer.runtime.bench.drive import run, vocabulary_of
+from deepinfer.runtime.bench.measure import AccountingError
 from deepinfer.runtime.bench.workload import Arrivals, Job
 from engines import build_engine
 
@@ -71,6 +72,24 @@ def test_tokens_are_those_of_the_engine_with_drafts(monkeypatch: pytest.MonkeyPa
     assert [one.tokens for one in measured] == [12] * 4
     assert sum(one.verified for one in measured) == world.engine.stats.verified > 0
     assert sum(count for _, count in told) == 48 and sum(ended for ended, _ in told) == 4
+
+
+def test_a_request_that_the_engine_loses_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    step = world.engine.step
+    looked = [0]
+
+    def unfinished() -> bool:
+        looked[0] += 1
+        assert looked[0] < 99, "it goes on for ever"
+        return bool(world.engine.get_num_unfinished_requests())
+
+    monkeypatch.setattr(world.engine, "has_unfinished_requests", unfinished)
+    monkeypatch.setattr(world.engine, "step", lambda: [one for one in step() if one.request_id != "bench-0"])
+    for arrivals in (None, "closed:1"):
+        with pytest.raises(AccountingError, match="has not ended 1: bench-0"):
+            world.run([Job(0.0, [5], 3), Job(0.0, [6], 1)], arrivals)
+        looked[0] = 0
 
 
 def test_a_request_that_does_not_fit_stops_it_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
