@@ -220,7 +220,13 @@ class EngineThread:
         params, prompt, images, user_id, arrival = request
         try:
             self.engine.add_request(user_id, stream.key, params, prompt, images, arrival)
+        except PoolError:
+            raise
         except DeepInferError as error:
+            self._fail([stream], error)
+        except Exception as error:  # memory that was short for it, say: nobody else's affair
+            log.exception("request %r could not be queued", stream.request_id)
+            self.engine.abort_request([stream.key])
             self._fail([stream], error)
 
     def _step(self) -> None:
@@ -257,13 +263,17 @@ class EngineThread:
         self._fail(streams, failure)
 
     def _end(self) -> None:
-        """Everybody who is still there ends with the reason "abort"."""
+        """Everybody who is still there ends with the reason "abort". Of a dead engine nobody is there."""
+        if self.error is not None:
+            return
         self._take_inbox()
         with self._changed:
             keys = list(self._streams)
         self.engine.abort_request(keys)
         while self.engine.has_unfinished_requests():
             self.deliver(self.engine.step())
+            if self.error is not None:
+                return
         with self._changed:
             left = list(self._streams.values())
         self._fail(left, EngineClosedError("the engine has shut down"))

@@ -24,6 +24,7 @@ from deepinfer.runtime.execute import Work
 from deepinfer.runtime.metrics import EngineMetrics
 from deepinfer.runtime.outputs import RequestOutput
 from deepinfer.runtime.params import SamplingParams
+from deepinfer.runtime.pool import PoolError
 from engines import FREE, VOCAB, Faulty, alone, build_engine, tokens
 
 
@@ -368,6 +369,73 @@ def test_a_step_that_never_returns_is_noticed() -> None:
         await llm.shutdown()
         assert time.monotonic() - began < 5, "a dead engine is not waited for"
         executor.gate.set()
+
+    run(main())
+
+
+@pytest.mark.parametrize("ending", [False, True])
+def test_a_dead_engine_does_not_go_on_when_its_step_comes_back(ending: bool) -> None:
+    """Nobody reads what it would say; also where it was about to end, and stuck in the steps that takes."""
+
+    async def main() -> None:
+        llm, executor = made()
+        thread = llm._thread
+        executor.gate.clear()
+        if ending:  # the last steps abort whoever is there, so somebody comes whom they do not know
+            llm.engine.add_request(None, "unknown", params(40), [5])
+            llm._thread.stop(drain=False)
+            reads = None
+        else:
+            reads = asyncio.create_task(collect(llm.generate(prompt_token_ids=[5], sampling_params=params(40))))
+        while not executor.inside.is_set():
+            await asyncio.sleep(0.002)
+        thread.kill("a step has not come back")
+        if reads is not None:
+            with pytest.raises(EngineDeadError, match="has not come back"):
+                await reads
+        executor.gate.set()
+        await asyncio.to_thread(thread._thread.join, 10)
+        assert not thread._thread.is_alive() and executor.steps == 1
+        assert not llm.engine.has_unfinished_requests() and llm.engine.pages_in_use == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_a_request_that_cannot_be_queued_fails_alone(queued: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        llm, _ = made()
+        add = llm.engine.add_request
+
+        def no_memory(user_id: Any, key: Any, sampling: Any, prompt: Any, *rest: Any) -> Any:
+            if prompt[0] != 9:
+                return add(user_id, key, sampling, prompt, *rest)
+            if queued:
+                add(user_id, key, sampling, prompt, *rest)
+            raise MemoryError("of one request")
+
+        monkeypatch.setattr(llm.engine, "add_request", no_memory)
+        good = asyncio.create_task(collect(llm.generate(prompt_token_ids=[5], sampling_params=params(20))))
+        with pytest.raises(MemoryError, match="of one request"):
+            await collect(llm.generate(prompt_token_ids=[9], sampling_params=params(60)))
+        assert said(await good) == tokens(alone([5], params(20)))
+        await idle(llm)
+        assert llm.error is None
+        await llm.shutdown()
+
+    run(main())
+
+
+def test_a_pool_that_is_broken_while_a_request_is_queued_is_everybodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        llm, _ = made()
+
+        def broken(*args: Any) -> Any:
+            raise PoolError("lost a page")
+
+        monkeypatch.setattr(llm.engine, "add_request", broken)
+        with pytest.raises(EngineDeadError, match="lost a page"):
+            await collect(llm.generate(prompt_token_ids=[9], sampling_params=params()))
 
     run(main())
 
