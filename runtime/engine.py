@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import numpy as np
@@ -330,8 +330,10 @@ class LLMEngine:
             gc.enable()
         with self._lock:
             self._stepping = False
-            self._apply_aborts()
-            self._idle.notify_all()
+            try:
+                self._apply_aborts()
+            finally:  # another thread may wait in `close`
+                self._idle.notify_all()
 
     def _take_outputs(self) -> list[RequestOutput]:
         with self._lock:
@@ -515,13 +517,23 @@ class LLMEngine:
         """Abort everything and release the model. Calling it again does nothing.
 
         While another thread runs a step, this waits for its end: the step still reads what would be released.
+
+        Raises:
+            PoolError: an invariant was broken. All is released none the less.
         """
-        with self._lock:
+        with ExitStack() as unlocked, self._lock, ExitStack() as locked:
             if self._closed:
                 return
             self._closed = True  # no new requests, no further step
             self._mark_aborted(list(self._queues))
             self._idle.wait_for(lambda: not self._stepping)
+            # Called in any case, the last one first.
+            if self._on_close is not None:
+                unlocked.callback(self._on_close)
+            locked.callback(self.observers.closed)
+            if self._trace is not None:
+                locked.callback(self._trace.close)
+            locked.callback(self._wait_for_all)
             self._apply_aborts()
             for flight in self._flights:
                 if flight.ticket is not None:
@@ -534,11 +546,6 @@ class LLMEngine:
             self._ready.clear()
             self._queues.cache.clear()
             self.check_conservation()
-            if self._trace is not None:
-                self._trace.close()
-            self.observers.closed()
-        if self._on_close is not None:
-            self._on_close()
 
     def check_conservation(self) -> None:
         """Free + owned = total in both pools, by the leases of the requests. Raises PoolError."""

@@ -4,7 +4,9 @@ steps, bit for bit, whatever happens between a launch and its landing."""
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from deepinfer.runtime.execute import ModelExecutor, Result, Work
 from deepinfer.runtime.flight import Done
 from deepinfer.runtime.observe import Observer
 from deepinfer.runtime.params import SamplingParams
+from deepinfer.runtime.pool import PoolError
 from deepinfer.runtime.prefix import PrefixSettings
 from delayed import Delayed, Ticket, poison_freed
 from engines import FREE, alone, bits, build_engine, drain, tokens
@@ -214,6 +217,58 @@ def test_close_waits_for_what_is_in_flight() -> None:
     engine.close()
     engine.close()
     assert released == [0] and engine.pages_in_use == 0 and not engine.has_unfinished_requests()
+
+
+@pytest.mark.parametrize("place", ["check_conservation", "_apply_aborts", "returned"])
+def test_close_releases_all_whatever_is_broken(place: str) -> None:
+    class Told(Observer):
+        def closed(self) -> None:
+            done.append("observers")
+
+    done: list[str] = []
+    engine = ahead()
+    engine.observers.add(Told())
+    engine._on_close = lambda: done.append("model")
+    engine._trace = SimpleNamespace(step=lambda *_: None, close=lambda: done.append("trace"))
+    engine.add_request(None, 0, SamplingParams(max_tokens=9, **FREE), [4])
+    engine.step()
+    Trips(engine.observers if place == "returned" else engine, place, 1, PoolError("lost a page"), behind=False)
+    with pytest.raises(PoolError, match="lost a page"):
+        engine.close()
+    assert done == ["trace", "observers", "model"]
+    engine.close()
+
+
+def test_who_closes_is_told_of_the_end_of_a_step_whatever_happened_there() -> None:
+    running, go = threading.Event(), threading.Event()
+
+    class Slow(Delayed):
+        def launch(self, work: Sequence[Work], land: Any) -> Ticket:
+            running.set()
+            assert go.wait(10)
+            return super().launch(work, land)
+
+    engine = ahead(Slow)
+    engine.add_request(None, 0, SamplingParams(max_tokens=9, **FREE), [4])
+    errors: list[BaseException] = []
+
+    def step() -> None:
+        try:
+            engine.step()
+        except PoolError as error:
+            errors.append(error)
+
+    steps = threading.Thread(target=step, daemon=True)
+    steps.start()
+    assert running.wait(10)
+    Trips(engine, "_apply_aborts", 1, PoolError("lost a page"), behind=False)
+    closes = threading.Thread(target=engine.close, daemon=True)
+    closes.start()
+    while not engine._closed:
+        time.sleep(0.001)
+    go.set()
+    closes.join(2)
+    assert not closes.is_alive() and len(errors) == 1
 
 
 # ---- faults
