@@ -226,7 +226,9 @@ def from_trace(trace: Trace, seed: int) -> Recorded:
     """The requests of a recorded run, as far as its steps tell them.
 
     A request came when a step first saw it, which in a long queue is later than it was: a trace holds no more of the
-    waiting than could begin. It said what it had grown by when it was last seen, and one token more, in its last step.
+    waiting than could begin. It said what it had grown by when it was last seen, and one token more, in its last step,
+    but no more than it was allowed to. Where steps overlap and a request stopped before that, this may count tokens
+    that its last steps would have said: one, and their drafts.
 
     Raises:
         WorkloadError: no request is in it.
@@ -236,8 +238,9 @@ def from_trace(trace: Trace, seed: int) -> Recorded:
     for step in trace.steps:
         for view in (*step.state.running, *step.state.waiting):
             first.setdefault(view.key, (step.at, view.length))
-            last[view.key] = view.length
-    sizes = [(at, length, last[key] - length + 1, 0, None) for key, (at, length) in first.items()]
+            # Seen with its step before still under way, it may end with that one, or have grown less than it could.
+            last[view.key] = 1 + (min(view.length, view.most) if view.most else view.length)
+    sizes = [(at, length, last[key] - length, 0, None) for key, (at, length) in first.items()]
     if not sizes:
         raise WorkloadError(trace.path, 1, "no step of this trace has a request")
     return Recorded("trace", str(trace.path), sizes, seed)

@@ -21,7 +21,8 @@ from deepinfer.runtime.bench.workload import (
 )
 from deepinfer.runtime.params import SamplingParams
 from deepinfer.runtime.trace import read_trace
-from engines import FREE, build_engine, drain
+from delayed import Delayed
+from engines import FREE, VOCAB, build_engine, drain
 
 BAD_LENGTHS = [
     "", "0", "-3", "2.5", "fixed", "uniform:9:3", "uniform:1", "normal:5", "zipf:2", "nan", "fixed:inf", "1e99",
@@ -128,6 +129,26 @@ def test_the_requests_of_a_recorded_run(tmp_path: Path) -> None:
     assert [(len(job.prompt), job.output) for job in jobs] == list(lengths.values())
     assert [job.arrival for job in jobs] == sorted(job.arrival for job in jobs) and jobs[0].arrival == 0
     assert workload.describe()["requests"] == 3
+
+
+@pytest.mark.parametrize("drafts", [0, 2])
+def test_the_requests_of_a_run_whose_steps_overlap(tmp_path: Path, drafts: int) -> None:
+    executor = Delayed(VOCAB, 64, 8, 4, slack=drafts + 1)
+    options: dict[str, Any] = {"executor": executor, "async_scheduling": True, "max_drafts": drafts, "max_tokens": 32}
+    engine = build_engine(trace=str(tmp_path / "t"), **options)
+    lengths = {0: (4, 9), 1: (6, 3), 2: (5, 20)}
+    for key, (prompt, output) in lengths.items():
+        engine.add_request(None, key, SamplingParams(max_tokens=output, **FREE), [5] * prompt)
+    drain(engine)
+    engine.close()
+    trace = read_trace(tmp_path / "t")
+    assert any(view.most for step in trace.steps for view in step.state.running), "steps overlap"
+    found = [(len(job.prompt), job.output) for job in from_trace(trace, seed=0).jobs(Vocabulary(97))]
+    if drafts:  # of the last steps, where nobody is left to be seen again
+        assert all(one[0] == want[0] and one[1] <= want[1] for one, want in zip(found, lengths.values(), strict=True))
+        assert found[:2] == [lengths[0], lengths[1]]
+    else:
+        assert found == list(lengths.values())
 
 
 def test_a_trace_without_requests_is_refused(tmp_path: Path) -> None:
