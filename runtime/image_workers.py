@@ -390,7 +390,7 @@ def serve(descriptor: int) -> None:
             header = ["error", "images", "more than the memory of a worker", f"at most {memory} bytes in all"]
         pipe.send_bytes(json.dumps(header).encode())
         for one in images:
-            pipe.send_bytes(np.ascontiguousarray(one.pixels).reshape(-1))
+            pipe.send_bytes(np.ascontiguousarray(one.pixels).reshape(-1).data)
 
 
 def _bound_memory(memory: int | None) -> None:
