@@ -34,6 +34,7 @@ from .observe import Observers
 from .outputs import FinishReason, RequestOutput
 from .params import SamplingParams
 from .planner import Held, StepPlan, plan_step
+from .pool import PoolError
 from .progress import EngineStats
 from .queues import Queues
 from .request import Proposal, Request, TextDecoder
@@ -292,6 +293,7 @@ class LLMEngine:
             Exception: whatever the executor raised, if each of its requests failed with an error on its own and so did
                 others, or if a request that has nobody beside it met a fault of the machine. All of them are in the
                 queue again, and the engine stays usable.
+            PoolError: an invariant of the pools is broken.
         """
         with self._lock:
             if self._closed:
@@ -455,8 +457,8 @@ class LLMEngine:
             flight, cause = earlier.flight, earlier.__cause__ or earlier
         finally:
             self._abandon(flight)
-        if not isinstance(cause, Exception):  # an interrupt blames nobody
-            raise cause
+        if isinstance(cause, PoolError) or not isinstance(cause, Exception):  # our own fault, or an interrupt
+            raise cause  # which blame nobody
         with self._lock:
             self._start_search(flight.work, cause)
             self.observers.failed(flight.work, cause)

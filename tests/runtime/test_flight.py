@@ -341,6 +341,36 @@ def test_an_interrupt_blames_nobody() -> None:
     assert bits(found) == bits(alone([4, 5], params))
 
 
+@pytest.mark.parametrize("where", ["launch", "landing"])
+def test_a_broken_pool_is_nobodys_fault_and_healed_by_nothing(where: str) -> None:
+    """A step that read what belongs to another is our own fault: it is told, not tried again until it goes away."""
+    broken = [PoolError("a slot belongs to another request")]
+
+    class Reads(Delayed):
+        def launch(self, work: Sequence[Work], land: Any) -> Ticket:
+            if where == "launch" and self.launches == 2 and broken:
+                raise broken.pop()
+            return super().launch(work, land)
+
+        def compute(self, cells: Any) -> list[Result]:
+            if where == "landing" and self.steps == 2 and broken:
+                raise broken.pop()
+            return super().compute(cells)
+
+    engine = ahead(Reads)
+    params = SamplingParams(max_tokens=8, **FREE)
+    for i in range(3):
+        engine.add_request(None, i, params, [4 + i])
+    found: list[Any] = []
+    with pytest.raises(PoolError, match="belongs to another"):
+        for _ in range(20):
+            found += engine.step()
+    assert engine._search is None and not engine._flights and engine.pages_in_use == 0
+    rest = drain(engine)
+    for i in range(3):
+        assert bits([o for o in found if o.request_id == i] + rest[(i, 0)]) == bits(alone([4 + i], params))
+
+
 # ---- errors amid the bookkeeping
 
 
