@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -393,6 +394,15 @@ class DecodeStep:
         drafts = self.model.draft(self.draft_request(), how, self.caches, settings.drafts, pool)
         self.outputs.device["drafts"].copy_(drafts.tokens)
         self.outputs.device["confidence"].copy_(drafts.confidence)
+
+    @property
+    def drawn(self) -> Any:
+        """Tensors of the sampling that the draft pass goes on with; to be set where another sampling came between."""
+        return self._emitted
+
+    @drawn.setter
+    def drawn(self, value: Any) -> None:
+        self._emitted = value
 
     def draft_request(self) -> DraftRequest:
         """The sequences that draft: those with a `draft_slot`."""

@@ -268,6 +268,9 @@ class DecodeGraphs:
         if graph is not None:
             graph.replay()
         else:  # this part is not to be captured, or none can be
+            sampled = captured.graphs.get(("sample", plain))
+            if part == "draft" and sampled is not None:  # the step holds what was captured last, maybe the other one's
+                captured.step.drawn = sampled.result
             _run_part(captured.step, part, plain)
 
     # ---- capturing
@@ -314,9 +317,10 @@ class DecodeGraphs:
         log.info("captured %s of %s in %.2f s, %d bytes", part, step.shape, seconds, nbytes)
 
     def _body(self, step: DecodeStep, part: str, plain: bool) -> Callable[[], Any]:
-        def body() -> None:
+        def body() -> Any:
             with self.where.streams.no_host_sync():
                 _run_part(step, part, plain)
+            return step.drawn if part == "sample" else None
 
         return body
 

@@ -68,6 +68,14 @@ class AheadStep(DecodeStep):
         ended = emitted.stop | (kept.count[last_row] == 0) | (lines[:, LENGTH] + gained >= self._limit)
         self._after = self.state.advance(self._slots, lines, gained, emitted.tokens, emitted.last, ended)
 
+    @property
+    def drawn(self) -> Any:
+        return self._after
+
+    @drawn.setter
+    def drawn(self, value: Any) -> None:
+        self._after = value
+
     def draft_request(self) -> DraftRequest:
         """Sequences that go on."""
         lines, given = self._after, self.inputs.device

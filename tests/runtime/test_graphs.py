@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from typing import Any
 
 import numpy as np
@@ -152,7 +153,7 @@ def test_a_part_captured_late_leaves_those_who_run_as_they_are(
     more, while the device alone knows where the requests stand."""
 
     def asked() -> list[tuple[list[int], SamplingParams]]:
-        made = requests(4, temperature=0, max_tokens=14)
+        made = requests(4, temperature=0, max_tokens=11)
         made[3] = made[3][0], SamplingParams(seq_seed=9, max_tokens=4, ignore_eos=True, temperature=0.7)
         return made
 
@@ -166,9 +167,74 @@ def test_a_part_captured_late_leaves_those_who_run_as_they_are(
         return told([[o for o in early if o.request_id == key] + found[key, 0] for key in range(4)])
 
     want = joined()
+    as_on_a_device(monkeypatch)
     seen = ahead(monkeypatch)
     assert joined(graphs=graphs(interval=4), async_scheduling=True) == want
     assert seen.count(True) >= 3
+
+
+def as_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on a replay writes the tensors of its capture, and leaves the step's attributes as they are."""
+    body_of = DecodeGraphs._body
+
+    def body(self: DecodeGraphs, step: Any, part: str, plain: bool) -> Any:
+        run, runs, before, behind = body_of(self, step, part, plain), 0, {}, {}
+
+        def recorded() -> Any:
+            nonlocal runs, before, behind
+            runs += 1
+            if runs <= 2:  # warm-up and capture
+                before = dict(vars(step))
+                result = run()
+                behind = dict(vars(step))
+                return result
+            now = dict(vars(step))
+            vars(step).update(before)
+            result = run()
+            for name, value in vars(step).items():
+                if value is not before[name]:
+                    overwrite(behind[name], value)
+            vars(step).update(now)
+            return result
+
+        return recorded
+
+    monkeypatch.setattr(DecodeGraphs, "_body", body)
+
+
+def overwrite(kept: Any, fresh: Any) -> None:
+    """The numbers of one structure of tensors, into the tensors of another."""
+    if isinstance(kept, torch.Tensor) and kept is not fresh:
+        kept.copy_(fresh.clone())
+    elif isinstance(kept, tuple):
+        for old, new in zip(kept, fresh, strict=True):
+            overwrite(old, new)
+    elif isinstance(kept, dict):
+        for key, old in kept.items():
+            overwrite(old, fresh[key])
+    elif is_dataclass(kept):
+        overwrite(vars(kept), vars(fresh))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_draft_pass_that_is_not_captured_follows_the_sampling_that_was_replayed(
+    model: Model, monkeypatch: pytest.MonkeyPatch, overlap: bool
+) -> None:
+    """Not that of the other kind, which was captured later."""
+
+    def asked() -> list[tuple[list[int], SamplingParams]]:
+        made = requests(2, temperature=0, max_tokens=8)
+        made[1] = made[1][0], SamplingParams(seq_seed=9, max_tokens=2, ignore_eos=True, temperature=0.7)
+        return made
+
+    def told_twice(**options: Any) -> list[Any]:
+        made = model_engine(model, 3, **options)
+        return [told(say(made, some)) for some in (asked()[:1], asked()[1:], asked()[:1])]
+
+    want = told_twice()
+    as_on_a_device(monkeypatch)
+    assert told_twice(graphs=graphs(draft=False), async_scheduling=overlap) == want
 
 
 @pytest.mark.parametrize(
