@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..hal.errors import InvalidArgumentError
+from ..hal.errors import DeviceFaultError, InvalidArgumentError
 from .admission import Admission, check_defaults, ids_to_abort
 from .checks import check_float, check_int
 from .commit import advance, flush, output_of, report, report_step
@@ -63,7 +63,7 @@ class LLMEngine:
     Args:
         config: sizes and limits.
         executor: runs the rows of a step. Steps overlap if it can launch them (`execute.LaunchingExecutor`) and the
-            configuration says so.
+            configuration says so. If it has a `check_device`, that is asked after a step that failed.
         decoder: makes an incremental detokenizer; None leaves `RequestOutput.text` empty and refuses stop strings.
         close: called once by `close`.
     """
@@ -294,6 +294,7 @@ class LLMEngine:
                 others, or if a request that has nobody beside it met a fault of the machine. All of them are in the
                 queue again, and the engine stays usable.
             PoolError: an invariant of the pools is broken.
+            DeviceFaultError: a step failed, and the device does not answer since.
         """
         with self._lock:
             if self._closed:
@@ -459,6 +460,12 @@ class LLMEngine:
             self._abandon(flight)
         if isinstance(cause, PoolError) or not isinstance(cause, Exception):  # our own fault, or an interrupt
             raise cause  # which blame nobody
+        check_device = getattr(self.executor, "check_device", None)
+        if check_device is not None:
+            try:
+                check_device()
+            except DeviceFaultError as fault:  # whatever it is asked to do from now on fails
+                raise fault from cause
         with self._lock:
             self._start_search(flight.work, cause)
             self.observers.failed(flight.work, cause)

@@ -235,6 +235,16 @@ class ModelExecutor:
                 image.computed(item.request.key, item.end)
         return ticket
 
+    def check_device(self) -> None:
+        """Asks the device of the model whether it still answers. Raises DeviceFaultError."""
+        from ..hal import device
+        from ..hal.errors import DeviceFaultError, InvalidArgumentError
+
+        try:
+            device.capability(device.Device.parse(self.model.device), "")
+        except InvalidArgumentError as error:  # it was there when the model was loaded
+            raise DeviceFaultError(str(error)) from error
+
     def _run_unfinished(self, work: Sequence[Work]) -> list[Result]:
         """Results of those items whose requests go on behind the step before; nothing for the others.
 

@@ -10,6 +10,7 @@ anyone is blamed.
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Iterable, Sequence
 
@@ -21,7 +22,7 @@ MOST_WITNESSES = 4
 """Requests outside the failed step that are tried when all in it failed: a dead device is told after so many."""
 
 MACHINE_FAULTS = (MemoryError, DeviceFaultError)
-"""Errors that a request which nobody can stand witness for is not blamed for."""
+"""Errors that a request which nobody can stand witness for is not blamed for; torch's OutOfMemoryError is another."""
 
 
 class Isolation:
@@ -106,7 +107,9 @@ class Isolation:
 
 def is_everybodys(failed: Sequence[tuple[Request, Exception]]) -> bool:
     """Whether the errors of requests, with nobody who got through, are rather the machine's than theirs."""
-    return len(failed) > 1 or any(isinstance(error, MACHINE_FAULTS) for _, error in failed)
+    torch = sys.modules.get("torch")  # whoever raises its errors has loaded it
+    faults = MACHINE_FAULTS if torch is None else (*MACHINE_FAULTS, torch.OutOfMemoryError)
+    return len(failed) > 1 or any(isinstance(error, faults) for _, error in failed)
 
 
 def describe(error: BaseException) -> str:

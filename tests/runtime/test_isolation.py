@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepinfer.hal.errors import DeviceFaultError
+from deepinfer.hal.device import Device
+from deepinfer.hal.errors import DeviceFaultError, InvalidArgumentError
 from deepinfer.runtime import engine as engine_module
 from deepinfer.runtime.engine import LLMEngine
-from deepinfer.runtime.execute import Work
+from deepinfer.runtime.execute import ModelExecutor, Work
 from deepinfer.runtime.params import SamplingParams
 from deepinfer.runtime.planner import Limits, Snapshot, StepPlan, plan_step
 from engines import FREE, Faulty, alone, bits, build_engine, drain, tokens
@@ -177,7 +180,7 @@ def test_an_error_that_hits_everybody_is_the_callers(count: int) -> None:
         assert bits(found) == bits(alone([4 + i], SamplingParams(**PARAMS)))
 
 
-@pytest.mark.parametrize("error", [MemoryError, DeviceFaultError])
+@pytest.mark.parametrize("error", [MemoryError, DeviceFaultError, torch.OutOfMemoryError])
 def test_a_request_on_its_own_is_not_blamed_for_the_machine(error: type[Exception]) -> None:
     engine = engine_with(poisoned(0, error=error))
     engine.add_request(None, 0, SamplingParams(**PARAMS), [4])
@@ -185,6 +188,39 @@ def test_a_request_on_its_own_is_not_blamed_for_the_machine(error: type[Exceptio
     with pytest.raises(error):
         engine.step()
     assert engine.get_num_unfinished_requests() == 1 and engine.pages_in_use == 0
+
+
+def test_a_device_that_does_not_answer_is_nobodys_fault() -> None:
+    """Errors that a device keeps giving once it has met one are plain RuntimeErrors: so it is asked itself."""
+    engine = engine_with(poisoned(0))
+    asked: list[bool] = []
+
+    def check_device() -> None:
+        asked.append(True)
+        if len(asked) == 2:
+            raise DeviceFaultError("cuda:0 does not answer")
+
+    engine.executor.check_device = check_device  # type: ignore[attr-defined]
+    for i in range(3):
+        engine.add_request(None, i, SamplingParams(**PARAMS), [4 + i])
+    assert engine.step() == [] and asked == [True], "the device is well, so it is a request"
+    with pytest.raises(DeviceFaultError, match="does not answer") as caught:
+        engine.step()
+    assert str(caught.value.__cause__) == "[0] cannot run"
+    assert engine.pages_in_use == 0 and engine.get_num_unfinished_requests() == 3
+
+
+@pytest.mark.parametrize("kind", [DeviceFaultError, lambda text: InvalidArgumentError("device", text, "a device")])
+def test_the_executor_of_a_model_asks_the_device_of_the_model(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = ModelExecutor(SimpleNamespace(device=torch.device("cpu")), None, None)
+    executor.check_device()
+
+    def gone(device: Device, backend: str) -> None:
+        raise kind(f"{device} does not answer")
+
+    monkeypatch.setattr("deepinfer.hal.device.capability", gone)
+    with pytest.raises(DeviceFaultError, match="cpu does not answer"):
+        executor.check_device()
 
 
 def test_a_bad_request_on_its_own_ends() -> None:
