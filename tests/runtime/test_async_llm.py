@@ -58,7 +58,8 @@ class Gated(Faulty):
 def made(**options: Any) -> tuple[AsyncLLM, Gated]:
     """A small engine behind streams, and its executor."""
     timeout = options.pop("step_timeout", None)
-    executor = Gated(VOCAB, options.get("num_pages", 64), options.get("num_slots", 8), 4)
+    slack = options.get("max_drafts", 0) + 1  # states reach back as far as the engine believes: samples share them
+    executor = Gated(VOCAB, options.get("num_pages", 64), options.get("num_slots", 8), 4, slack)
     engine = build_engine(executor=executor, **options)
     return AsyncLLM.from_engine(engine, Bytes(), step_timeout=timeout), executor
 
