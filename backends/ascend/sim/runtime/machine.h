@@ -57,7 +57,7 @@ class Arena {
 
  private:
   uint8_t* base_;
-  size_t bytes_, used_ = 0;
+  size_t bytes_ = 0, first_ = 0, used_ = 0, end_ = 0;  // regions lie in [first_, used_), and may up to end_
   std::vector<std::unique_ptr<Region>> regions_;
 };
 

@@ -19,25 +19,37 @@ namespace ascsim {
 
 const char* const kPipeNames[kPipes + 1] = {"S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX", "ALL"};
 constexpr size_t kPage = 4096;
+constexpr size_t kReach = size_t(1) << 42;
 constexpr size_t kLine = 128;  // granule of global memory
 
-Arena::Arena(size_t bytes) : bytes_(bytes) {
-  void* p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) throw Error{"the simulator cannot reserve address space"};
-  base_ = static_cast<uint8_t*>(p);
+// An address far from every region must still fall into the arena: outside it lies the memory of the process, where an
+// access need not fault. So half of kReach is reserved before the regions and half behind them; it costs no memory.
+// Where address space is limited, less.
+Arena::Arena(size_t bytes) {
+  for (size_t reach = kReach;; reach /= 2) {
+    bytes_ = bytes + reach;
+    void* p = mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p != MAP_FAILED) {
+      base_ = static_cast<uint8_t*>(p);
+      first_ = used_ = reach / 2 / kPage * kPage;
+      end_ = first_ + bytes;
+      return;
+    }
+    if (!reach) throw Error{"the simulator cannot reserve address space"};
+  }
 }
 
 Arena::~Arena() {
   for (auto& r : regions_)
     if (r->cells) munmap(r->cells, r->bytes * sizeof(Cell));
-  __asan_unpoison_memory_region(base_, used_);
+  __asan_unpoison_memory_region(base_ + first_, used_ - first_);
   munmap(base_, bytes_);
 }
 
 // The region ends as near to its guard page as its alignment allows. All of it is poison: NaN in every float type.
 Region* Arena::add(size_t bytes, size_t guard, Space space, Core* core, std::string name) {
   const size_t held = (bytes + kLine - 1) / kLine * kLine, pages = (held + kPage - 1) / kPage * kPage;
-  if (used_ + pages + 2 * guard > bytes_) throw Error{"the simulator's address space is used up"};
+  if (used_ + pages + 2 * guard > end_) throw Error{"the simulator's address space is used up"};
   uint8_t* at = base_ + used_ + guard;
   used_ += pages + guard;
   if (pages) {

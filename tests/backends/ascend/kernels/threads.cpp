@@ -49,6 +49,9 @@ __simt_vf__ __launch_bounds__(64) inline void body(__ubuf__ float* a, __gm__ flo
     case 9:  // reads far away
       y[i] = x[i + (i == 3 ? 1000000000ll : 0ll)];
       break;
+    case 17:  // reads as far as 31 bits of elements reach
+      y[i] = x[i - (i == 3 ? 2147483647ll : 0ll)];
+      break;
     case 10:  // writes behind a tensor
       y[i + 37] = 1.0f;
       break;
