@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,7 +153,11 @@ class Program:
         if missing := {n for n, v in arguments.items() if isinstance(v, Tensor)} - names:
             raise SourceError(f"{self.label} has no parameter {', '.join(sorted(missing))}")
         begun = perf_counter()
-        report = self._kernels[blocks].run(given, _watch.schedule, seconds=600.0)
+        fault = _watch.fault
+        if fault is not None and fault.program is self:
+            report = fault.kernel(blocks).run(given, _watch.schedule, **fault.options)
+        else:
+            report = self._kernels[blocks].run(given, _watch.schedule, seconds=600.0)
         if _watch.runs is not None:
             _watch.runs.append(Run(self, report, perf_counter() - begun))
 
@@ -177,24 +181,34 @@ def _code(text: str, name: str | None) -> str:
     return ast.unparse(tree)
 
 
+@dataclass(frozen=True)
+class Fault:
+    """Another kernel in the place of a program's, with options of its launches (see `Kernel.run`): to plant faults."""
+
+    program: Program
+    kernel: Callable[[int], Kernel]
+    options: Mapping[str, Any]
+
+
 class _Watch(threading.local):
     schedule = Schedule()
     runs: list[Run] | None = None
+    fault: Fault | None = None
 
 
 _watch = _Watch()
 
 
 @contextmanager
-def watched(schedule: Schedule | None = None) -> Iterator[list[Run]]:
-    """Run this thread's simulated launches under a schedule, and list them."""
-    before = _watch.schedule, _watch.runs
+def watched(schedule: Schedule | None = None, fault: Fault | None = None) -> Iterator[list[Run]]:
+    """Run this thread's simulated launches under a schedule, with a fault or none, and list them."""
+    before = _watch.schedule, _watch.runs, _watch.fault
     runs: list[Run] = []
-    _watch.schedule, _watch.runs = schedule or Schedule(), runs
+    _watch.schedule, _watch.runs, _watch.fault = schedule or Schedule(), runs, fault
     try:
         yield runs
     finally:
-        _watch.schedule, _watch.runs = before
+        _watch.schedule, _watch.runs, _watch.fault = before
 
 
 def recast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
@@ -219,3 +233,8 @@ def flat(tensor: Tensor) -> Tensor:
         return torch.zeros(1, dtype=tensor.dtype, device=tensor.device)
     span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return tensor.as_strided((span,), (1,))
+
+
+def as_bytes(tensor: Tensor) -> Tensor:
+    """`flat` as bytes: what kernels that move rows take, with strides in bytes."""
+    return flat(tensor).view(torch.uint8)

@@ -43,19 +43,19 @@ class Swept:
         return dict(sorted(Counter(rule for _, rule in self.redundant).items()))
 
 
+Try = Callable[[Mutant, Sequence[Schedule], bool], str]
+"""Runs a kernel once under each schedule with a mutant on, relaxed or not: what is wrong with the outputs, "" for nothing;
+KernelFault where the run ends."""
+
+
 def sweep(
     text: str, samples: Sequence[Sample], kinds: Sequence[str], *, relaxed: bool = False, seeds: int = 0
 ) -> Swept:
-    """Try the mutants of a kernel's text one by one, each until something betrays it.
-
-    A mutant of an index or size that a rule explains is run under few schedules only: to see that the rule holds.
+    """Try the mutants of a kernel's text on its samples; see `sweep_mutants`.
 
     Args:
         text: of the kernel, without mutants.
         samples: tried in this order.
-        kinds: "line", "pair", names of operators.
-        relaxed: without the rules of flags and races, so that only data betrays one that leaves out synchronisation.
-        seeds: random schedules besides the deterministic ones.
 
     Raises:
         KernelFault: a sample fails without any mutant.
@@ -63,31 +63,59 @@ def sweep(
     """
     made = mutate.schemata(text)
     kernels = {blocks: Kernel(made.text, blocks) for blocks in sorted({s.blocks for s in samples})}
-    chosen = schedules(seeds)
     for sample in samples:
-        if wrong := differing(kernels[sample.blocks], sample, chosen):
+        if wrong := differing(kernels[sample.blocks], sample, schedules(seeds)):
             raise KernelFault(f"wrong without any mutant: {wrong}")
 
-    def on(sample: Sample, some: list[Schedule], loose: bool) -> Callable[[Mutant], str]:
-        def check(mutant: Mutant) -> str:
+    def on(sample: Sample) -> Try:
+        def tried(mutant: Mutant, some: Sequence[Schedule], loose: bool) -> str:
             options = {"relaxed": loose, "sites": mutant.sites, "delta": mutant.delta, "seconds": _SECONDS}
             return differing(kernels[sample.blocks], sample, some, **options)
 
-        return check
+        return tried
 
-    mutants = [m for m in made.mutants if m.kind in kinds]
+    return sweep_mutants(text, made.mutants, [on(s) for s in samples], kinds, relaxed=relaxed, seeds=seeds)
+
+
+def sweep_mutants(
+    text: str,
+    mutants: Sequence[Mutant],
+    tries: Sequence[Try],
+    kinds: Sequence[str],
+    *,
+    relaxed: bool = False,
+    seeds: int = 0,
+) -> Swept:
+    """Try mutants one by one, each until something betrays it.
+
+    A mutant of an index or size that a rule explains is run under few schedules only: to see that the rule holds.
+
+    Args:
+        text: of the kernel, without mutants.
+        mutants: of its `schemata`.
+        tries: in this order.
+        kinds: "line", "pair", names of operators.
+        relaxed: without the rules of flags and races, so that only data betrays one that leaves out synchronisation.
+        seeds: random schedules besides the deterministic ones.
+    """
+    chosen = schedules(seeds)
+
+    def on(one: Try, some: Sequence[Schedule], loose: bool) -> Callable[[Mutant], str]:
+        return lambda mutant: one(mutant, some, loose)
+
+    mutants = [m for m in mutants if m.kind in kinds]
     rules = {m: redundant.rule(m, text) for m in mutants}
     ruled = [m for m in mutants if rules[m] and m.kind in mutate.OPERATORS]
-    contradicted = _noticed(ruled, [on(s, chosen[:_QUICK], relaxed) for s in samples])
+    contradicted = _noticed(ruled, [on(t, chosen[:_QUICK], relaxed) for t in tries])
     noticed: list[Verdict] = []
     left = [m for m in mutants if m not in ruled]
     for some in (chosen[:_QUICK], chosen[_QUICK:]):
-        found = _noticed(left, [on(s, some, relaxed) for s in samples])
+        found = _noticed(left, [on(t, some, relaxed) for t in tries])
         noticed += found
         left = _without(left, found)
     # Of a barrier between threads, only the rule of races proves that nothing needs it.
     if races := [m for m in left if rules[m] == redundant.RACE_FREE] if relaxed else []:
-        contradicted += _noticed(races, [on(s, chosen[:_QUICK], False) for s in samples])
+        contradicted += _noticed(races, [on(t, chosen[:_QUICK], False) for t in tries])
     wrong_rules = {v.mutant for v in contradicted}
     explained = [m for m in [*ruled, *left] if rules[m] and m not in wrong_rules]
     return Swept(

@@ -52,6 +52,8 @@ def rule(mutant: Mutant, text: str) -> str:
     * "warp in step": the stores behind the barrier are those of one thread of G, at most a warp, that have just reduced
       together: what the others read before came first. (The rule of races asks for the barrier all the same: exchanges
       within a warp order no memory.)
+    * "sign of a remainder": of `(a % b) >> 31`, which corrects the quotient of a negative a, only the sign is used; in
+      the number of rounds of a core, a = rows + cores - core - 1 stays at least 0 with the next core's number.
     * "all-core barrier": the program waits for all cores between the same two pipes.
     """
     code = source.without_comments(text)
@@ -63,6 +65,8 @@ def rule(mutant: Mutant, text: str) -> str:
         return "tile group"
     if mutant.kind == "thread" and _of_a_leader(mutant, code):
         return "group leader"
+    if mutant.kind == "block" and _of_a_sign(mutant, code):
+        return "sign of a remainder"
     if mutant.kind == "subscript" and _REDUCED.search(code[code.rfind("\n", 0, mutant.at) + 1 : mutant.at]):
         return "scratch"
     if mutant.kind == "fill" and _below_what_is_stored(mutant, code):
@@ -143,6 +147,17 @@ def _of_a_leader(mutant: Mutant, code: str) -> bool:
     if not within or not tests or (opening := code.find("{", tests[-1].end())) < 0:
         return False
     return opening < mutant.at < source.closing(code, opening) and 1 << int(within[1]) <= int(tests[-1][1])
+
+
+def _of_a_sign(mutant: Mutant, code: str) -> bool:
+    """Whether the place is in the a of `(a % b) >> 31`."""
+    line = code.rfind("\n", 0, mutant.at) + 1
+    at = mutant.at
+    while (at := code.rfind("((", line, at)) >= 0:
+        inner, outer = source.closing(code, at + 1), source.closing(code, at)
+        if inner > mutant.at and re.fullmatch(r" % \w+", code[inner + 1 : outer]):
+            return code.startswith(" >> 31)", outer + 1)
+    return False
 
 
 def _after_reductions_of_a_warp(code: str) -> bool:

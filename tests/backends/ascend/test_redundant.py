@@ -133,3 +133,15 @@ def test_a_barrier_after_a_reduction_of_a_warp_is_redundant_for_one_thread_of_it
 
     assert found(8, 8) == {"warp in step"}
     assert found(64, 64) == found(8, 16) == found(8, 8, "  asc_syncthreads();\n") == {redundant.RACE_FREE}
+
+
+def test_of_a_remainder_that_corrects_a_quotient_only_the_sign_counts() -> None:
+    a = "(((m + cores) - ((int32_t)block_idx)) - 1)"
+    rounds = f"int32_t r = (({a} / cores) + (({a} % cores) >> 31)); int32_t s = (({a} % cores) + 31);"
+    kernel = COPY.replace("{\n", "{\n" + rounds, 1)
+    found = [redundant.rule(m, kernel) for m in mutate.schemata(kernel).mutants if m.kind == "block"]
+    assert found == ["", "sign of a remainder", ""]
+    for rows in range(1, 20):
+        for cores in range(1, min(rows, 6) + 1):
+            for core in range(cores):
+                assert rows + cores - (core + 1) - 1 >= 0
