@@ -35,19 +35,18 @@ class Admission:
         self._seeds_drawn = 0
 
     def check(
-        self, sampling_params: Any, prompt_token_ids: Any, multi_modal_data: Any, later: bool = False
+        self, sampling_params: Any, prompt_token_ids: Any, multi_modal_data: Any
     ) -> tuple[SamplingParams, Prompt, FittedImages]:
         """A checked copy of the parameters, the prompt as int32 with its placeholders, and its images.
 
-        Args:
-            later: leave images to be decoded by workers, where there are any.
+        Images are left to be decoded by the workers, where there are any; their headers are looked at here.
 
         Raises:
             InvalidArgumentError, NotSupportedError: see `LLMEngine.add_request`.
         """
         params = self.check_params(sampling_params)
         prompt = self._check_prompt(prompt_token_ids)
-        images = self._check_images(prompt, multi_modal_data, later)
+        images = self._check_images(prompt, multi_modal_data)
         if images.images:
             self._expand(prompt, images)
         return params, prompt, images
@@ -122,18 +121,17 @@ class Admission:
             self._sample(request_id, user_id, j, params, prompt, placed, seed, arrival_time) for j in range(params.n)
         ]
 
-    def _check_images(self, prompt: Prompt, data: Any, later: bool) -> FittedImages:
-        """The images of a prompt, decoded unless they come from here, or that is done later."""
+    def _check_images(self, prompt: Prompt, data: Any) -> FittedImages:
+        """The images of a prompt, as they come from here; decoded where there are no workers for that."""
         reader = self.config.images
         if reader is None:
             refuse_images(data)
             return FittedImages(())
         count = reader.placeholders(prompt)
-        if not isinstance(data, FittedImages):
-            return reader.look(data, count) if later and reader.workers is not None else reader.read(data, count)
-        if len(data.images) != count:
-            raise reader.mismatch(len(data.images), count)
-        return data
+        found = data if isinstance(data, FittedImages) else reader.look(data, count)
+        if len(found.images) != count:
+            raise reader.mismatch(len(found.images), count)
+        return reader.decode(found) if found.encoded and reader.workers is None else found
 
     def _expand(self, prompt: Prompt, images: FittedImages) -> tuple[Prompt, list[PromptImage]]:
         assert self.config.images is not None

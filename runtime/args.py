@@ -81,8 +81,8 @@ class EngineArgs:
         host_memory_gib: host memory, pinned where the device makes use of that, in which the caches of preempted
             requests wait where that takes less time than computing them again; 0 has all of them computed again. Needs
             `stop_preempted_request=False`.
-        image_workers: processes that decode the images of requests as they come; 0 decodes them in the thread that adds
-            the request. `LLM.generate` checks all of its images before anything runs, in the thread that calls it.
+        image_workers: processes that decode the images of requests as they come, within limits of time and memory; 0
+            decodes them in the thread that adds the request, without.
         async_scheduling: plan and launch a step while the device runs the one before; the same outputs, a call of
             `step` later. None takes the variable DEEPINFER_ZERO_OVERHEAD_SCHEDULING, on unless set.
         drafter_invariant: the drafter draws with the target's random numbers, and a draft is accepted only if the

@@ -128,6 +128,7 @@ class AsyncLLM:
         Raises, once the iteration begins:
             InvalidArgumentError, NotSupportedError: before anything is queued.
             EngineClosedError, EngineDeadError: the engine takes no requests, or has died meanwhile.
+            QueueFullError: it has images, and no more may wait to be decoded.
             StepFailedError: steps failed whatever ran in them.
             GenerationError: a sample failed while it ran, or gave way to others for good; once all samples have ended.
         """

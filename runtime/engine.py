@@ -155,9 +155,10 @@ class LLMEngine:
         Raises:
             InvalidArgumentError: names the parameter, what came and what is allowed.
             NotSupportedError: so_args, extra, enqueue=False, chunk_checkpoints.
+            QueueFullError: it has images, and no more may wait to be decoded; it draws no seed, and may be tried again.
         """
         check_defaults(extra=(extra, None), enqueue=(enqueue, True), chunk_checkpoints=(chunk_checkpoints, None))
-        params, prompt, images = self._admission.check(sampling_params, prompt_token_ids, multi_modal_data, later=True)
+        params, prompt, images = self._admission.check(sampling_params, prompt_token_ids, multi_modal_data)
         now = time.monotonic()
         if arrival_time is not None:
             now = check_float("arrival_time", arrival_time, 0.0, now, also="None for now")
@@ -230,8 +231,8 @@ class LLMEngine:
         """Everything that `add_request` checks of a request by itself; queues nothing.
 
         Returns:
-            A checked copy of the parameters, the prompt as int32, and its images: decoded, so that `add_request` need
-            not do it again.
+            A checked copy of the parameters, the prompt as int32, and its images, for `add_request`: their headers have
+            been looked at, and where there are no image workers they are decoded.
 
         Raises:
             InvalidArgumentError, NotSupportedError: see `add_request`.

@@ -29,7 +29,7 @@ Ids = np.ndarray[Any, np.dtype[np.int32]]
 class FittedImages:
     """The images of one prompt, checked, decoded and scaled; what `ImageReader.read` makes of `multi_modal_data`.
 
-    Or, of `ImageReader.look`, with sizes checked and still to be decoded.
+    Or, of `ImageReader.look`, with sizes checked and still to be decoded: by workers where the engine has any.
     """
 
     images: tuple[FittedImage | EncodedImage, ...]
@@ -125,12 +125,21 @@ class ImageReader:
             ImageError: an image that cannot be used.
             NotSupportedError: Pillow is missing.
         """
-        from ..model import vision
+        return self.decode(self.look(data, placeholders))  # when all of them look right
 
-        images = []
-        for one in self.look(data, placeholders).encoded:  # when all of them look right
-            images.append(vision.fit_image(vision.decode_image(one.data, self.limits, name=one.name), one.plan))
-        return FittedImages(tuple(images))
+    def decode(self, images: FittedImages) -> FittedImages:
+        """The same images, those decoded here that are not yet. Raises ImageError, NotSupportedError as `read`."""
+        from ..model import vision
+        from .image_workers import EncodedImage
+
+        return FittedImages(
+            tuple(
+                vision.fit_image(vision.decode_image(one.data, self.limits, name=one.name), one.plan)
+                if isinstance(one, EncodedImage)
+                else one
+                for one in images.images
+            )
+        )
 
     def look(self, data: Any, placeholders: int) -> FittedImages:
         """Check what can be checked without decoding: everything but whether the pixels are whole.

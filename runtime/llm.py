@@ -13,6 +13,7 @@ import numpy as np
 from ..hal.errors import DeepInferError, InvalidArgumentError
 from .args import EngineArgs
 from .engine import LLMEngine
+from .image_workers import QueueFullError
 from .images import FittedImages, fields_of
 from .outputs import FinishReason, InvalidRequestsError, RequestFailedError, RequestOutput
 from .params import SamplingParams
@@ -108,7 +109,8 @@ class LLM:
     ) -> list[Any]:
         """Run a batch of prompts to their ends.
 
-        All requests are checked before the first is queued: with an invalid one, nothing runs.
+        All requests are checked before the first is queued: with an invalid one, nothing runs. Of images the headers
+        are: one whose pixels turn out to be broken when a worker decodes them fails its request alone.
 
         Args:
             prompts: texts (BOS is put in front as the tokenizer wants it), or
@@ -246,12 +248,14 @@ class LLM:
         """
         left: dict[int, int] = {}
         order: dict[int, int] = {}
+        later: deque[tuple[int, Prompt, SamplingParams, FittedImages]] = deque()
         try:
             for index, (prompt, one, media) in enumerate(zip(ids, params, images, strict=True)):
                 key, self._next_id = self._next_id, self._next_id + 1
                 order[key], left[key], self._mail[key] = index, one.n, deque()
-                self.engine.add_request(None, key, one, prompt, media)
+                later.append((key, prompt, one, media))
             while left:
+                self._queue(later)
                 for key in [key for key in left if self._mail[key]]:
                     mail = self._mail[key]
                     while mail:
@@ -266,6 +270,18 @@ class LLM:
             self.engine.abort_request(list(left))
             for key in order:
                 del self._mail[key]
+
+    def _queue(self, later: deque[tuple[int, Prompt, SamplingParams, FittedImages]]) -> None:
+        """Queues prompts in their order, up to one for whose images there is no room: its turn comes behind a step."""
+        while later:
+            key, prompt, one, media = later[0]
+            try:
+                self.engine.add_request(None, key, one, prompt, media)
+            except QueueFullError:
+                if not self.engine.get_num_unfinished_requests():  # nobody is there whose images could make room
+                    raise
+                return
+            later.popleft()
 
     def _deliver(self, outputs: Iterable[RequestOutput]) -> None:
         for output in outputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -22,6 +23,7 @@ from deepinfer.model.config import load_config
 from deepinfer.model.hub import resolve_model
 from deepinfer.model.vision.decode import ImageLimits, decode_image, fit_image, image_size
 from deepinfer.model.vision.resize import plan_resize
+from deepinfer.runtime.async_llm import AsyncLLM, GenerationError
 from deepinfer.runtime.image_workers import (
     EncodedImage,
     ImageJob,
@@ -31,6 +33,8 @@ from deepinfer.runtime.image_workers import (
     WorkerSettings,
     _receive,
 )
+from deepinfer.runtime.llm import LLM
+from deepinfer.runtime.outputs import RequestFailedError
 from deepinfer.runtime.params import SamplingParams
 from engines import FREE, alone, bits, build_engine, drain
 from fake_images import PLACEHOLDER, FakeReader, FakeWorkers
@@ -303,3 +307,96 @@ def test_a_step_without_work_waits_a_little_for_images(monkeypatch: pytest.Monke
         assert engine.step() == []
     assert len(waits) == 3 and all(0 < seconds <= 0.1 for seconds in waits)
     engine.close()
+
+
+# ---- from the calls
+
+
+class Words:
+    """A tokenizer of one token per character."""
+
+    def encode(self, text: str, bos: bool = True) -> list[int]:
+        return [5] * bos + [6] * len(text)
+
+
+class Working(FakeWorkers):
+    """Room for so many jobs, each of which ends while the engine waits; files called b"bad" fail."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+        self.most = 0
+
+    def check_room(self) -> None:
+        self.full = len(self.jobs) >= self.room
+        super().check_room()
+
+    def take(self) -> list[ImageJob]:
+        self.most = max(self.most, len(self.jobs))
+        if self.jobs:
+            bad = self.jobs[0].encoded[0].data == b"bad"
+            self.end(self.jobs[0], ImageWorkerError("cannot be decoded") if bad else None)
+        return super().take()
+
+
+class Unread(FakeReader):
+    """Decodes nothing in the process of the caller."""
+
+    def read(self, data: Any, placeholders: int) -> Any:
+        raise AssertionError("an image was decoded by the caller")
+
+    def decode(self, images: Any) -> Any:
+        raise AssertionError("an image was decoded by the caller")
+
+
+def test_generate_leaves_images_to_the_workers_and_waits_for_room() -> None:
+    workers = Working(2)
+    engine = build_engine(images=Unread(workers), seed=5)
+    llm = LLM.from_engine(engine, Words(), decode_sequence=False)
+    params = SamplingParams(max_tokens=3, ignore_eos=True)
+    files = [b"cat", b"bad", b"dog", None, b"cow", b"ewe"]
+    ids = [[5, PLACEHOLDER, 7] if one else [5, 7] for one in files]
+    data = [media(one) if one else None for one in files]
+    with pytest.raises(RequestFailedError) as caught:
+        llm.generate(None, params, ids, use_tqdm=False, multi_modal_data=data)
+    assert list(caught.value.failures) == [1] and "cannot be decoded" in caught.value.failures[1]
+    assert workers.most == 2
+    roomy = LLM.from_engine(build_engine(images=FakeReader(), seed=5), Words(), decode_sequence=False)
+    want = roomy.generate(None, params, ids, use_tqdm=False, multi_modal_data=data)
+    for place, outputs in enumerate(want):
+        if place != 1:
+            assert bits(caught.value.results[place]) == bits(outputs)
+
+
+def test_generate_does_not_wait_for_room_that_nobody_makes() -> None:
+    workers = FakeWorkers()
+    workers.full = True
+    llm = LLM.from_engine(build_engine(images=Unread(workers)), Words())
+    with pytest.raises(QueueFullError):
+        llm.generate(None, PARAMS, [[5, PLACEHOLDER, 7]], use_tqdm=False, multi_modal_data=[media(b"cat")])
+
+
+def test_a_stream_leaves_images_to_the_workers() -> None:
+    async def run() -> list[Any]:
+        engine = build_engine(images=Unread(Working(4)))
+        async with AsyncLLM.from_engine(engine, Words()) as llm:
+
+            async def one(data: bytes) -> Any:
+                params = SamplingParams(**FREE, max_tokens=4)
+                ids = [5, PLACEHOLDER, 7]
+                return [d async for d in llm.generate(None, params, prompt_token_ids=ids, multi_modal_data=media(data))]
+
+            return await asyncio.gather(one(b"cat"), one(b"bad"), return_exceptions=True)
+
+    good, bad = asyncio.run(run())
+    assert sum(len(delta.token_ids) for delta in good) == 4
+    assert isinstance(bad, GenerationError) and "cannot be decoded" in str(bad)
+
+
+def test_images_of_an_engine_with_workers_are_decoded_by_one_without() -> None:
+    ids, params = [5, PLACEHOLDER, 7], SamplingParams(**FREE, max_tokens=4)
+    found = build_engine(images=FakeReader(FakeWorkers())).check_request(params, ids, media(b"cat"))[2]
+    assert found.encoded
+    engine = build_engine(images=FakeReader())
+    engine.add_request(None, 0, params, ids, found)
+    assert len(drain(engine)[0, 0]) == 4

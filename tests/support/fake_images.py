@@ -86,7 +86,10 @@ class FakeReader:
         return FittedImages(tuple(EncodedImage("image", one, Plan()) for one in files))  # type: ignore[arg-type]
 
     def read(self, data: Any, placeholders: int) -> FittedImages:
-        return FittedImages(tuple(decoded(one) for one in self.look(data, placeholders).encoded))  # type: ignore[misc]
+        return self.decode(self.look(data, placeholders))
+
+    def decode(self, images: FittedImages) -> FittedImages:
+        return FittedImages(tuple(decoded(one) for one in images.encoded))
 
     def expand(self, ids: Any, images: FittedImages) -> tuple[Any, list[PromptImage]]:
         tokens: list[int] = []
