@@ -23,6 +23,7 @@ from ..ops import sampling, verify
 from ..ops.layouts import PAGE_TOKENS
 from .batch import Batch
 from .caches import Caches
+from .device_batch import DeviceRows, device_batch, on_device, step_ratios
 from .draft import DraftPool, DraftRequest, DraftSampling
 from .transformer import Model
 
@@ -227,8 +228,9 @@ class DecodeStep:
         self.inputs = Fields([*input_fields(shape, self.ngram - 1), *more_inputs], device, streams)
         self.outputs = Fields([*output_fields(shape, settings.drafts), *more_outputs], device, streams)
         self.logits = logits[: shape.rows]
-        self._ratios = sorted({ratio for ratio in text.compress_ratios if ratio})
-        self._ratio_ids = torch.tensor(self._ratios, dtype=torch.int32, device=device)
+        ratios = step_ratios(text)
+        on_device(ratios, device)
+        self._entries = {ratio: shape.pages * PAGE_TOKENS // ratio for ratio in ratios}
         self._row_ids = torch.arange(shape.rows, dtype=torch.int32, device=device)
         self._host_rows = Fields(self._row_fields(), device, streams)
         self._batch: Batch | None = None
@@ -289,31 +291,28 @@ class DecodeStep:
         return Known(given["query_len"], given["key_len"], self._last, self._pool_tokens, given["history"])
 
     def _make_batch(self) -> Batch:
-        given, rows, text = self.inputs.device, self.shape.rows, self.model.config.text
+        given = self.inputs.device
         known = self._known = self.known()
-        meta = ops.step_metadata(known.query_len, known.key_len, given["valid_start"], self._ratio_ids, rows)
-        found = ops.step_tokens(
-            meta.positions, meta.row_seq, meta.seq_start, given["slot"], given["fresh"], given["fresh_begin"],
-            known.last_token, known.drafts, known.history, given["skip"], text.vocab_size, self.ngram,
-        )  # fmt: skip
-        return Batch(
-            tokens=found.tokens,
-            positions=meta.positions,
-            row_seq=meta.row_seq,
-            first_key=meta.first_key,
-            last_key=meta.positions,
-            image=found.image,
-            ngrams=found.ngrams,
-            host_ngrams=found.ngrams,
-            seq_start=meta.seq_start,
-            seq_end=meta.seq_end,
-            row_begin=meta.row_begin,
+        rows = DeviceRows(
+            query_len=known.query_len,
+            key_len=known.key_len,
+            valid_start=given["valid_start"],
+            source=given["slot"],
+            fresh=given["fresh"],
+            fresh_begin=given["fresh_begin"],
+            last_token=known.last_token,
+            drafts=known.drafts,
+            history=known.history,
             state_slot=given["state_slot"],
             block_table=given["block_table"],
-            visible={ratio: meta.visible[i] for i, ratio in enumerate(self._ratios)},
-            entries={ratio: self.shape.pages * PAGE_TOKENS // ratio for ratio in self._ratios},
+            logit_seq=None,
+            logit_offset=None,
+            rows=self.shape.rows,
+            entries=self._entries,
+            skip=given["skip"],
             logit_rows=self._row_ids,
         )
+        return device_batch(rows, self.model.config.text)
 
     def sample(self, *, plain: bool) -> None:
         """Draw the tokens and decide about the drafts.
@@ -355,6 +354,11 @@ class DecodeStep:
         if log2q is not None and draft_row is not None:
             out["draft_log2q"].copy_(log2q[draft_row.clamp(min=0).long(), said.long()])
         self.commit(known, emitted, kept)
+
+    def rows_of_sequences(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Behind the backbone: int32 [S], the first row of each sequence, and how many rows it has."""
+        assert self._batch is not None and self._known is not None, "the backbone runs first"
+        return self._batch.row_begin, self._known.query_len
 
     def stop_ids(self) -> torch.Tensor | None:
         """Tokens that end a sequence, int32 [S, C], where somebody on the device must know of it."""

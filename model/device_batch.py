@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -33,9 +33,11 @@ class DeviceRows:
         history: int32 [S, H], tokens before the rows, newest first, -1 where there are none.
         state_slot: int32 [S]. block_table: int32 [S, pages], for the most that the sequence may have.
         logit_seq, logit_offset: int32 [L], sequence of each row of logits, and row within the sequence. Where the
-            sequence has no such row, the logits are of any.
+            sequence has no such row, the logits are of any. None where `logit_rows` says which rows they are.
         rows: of the step, at least the sum of query_len. entries: ratio -> most entries that any row sees.
         images: where embeddings of images go, by row of the step.
+        skip: int32 [S], see `ops.step_tokens`; None for 0.
+        logit_rows: int32 [L], the rows of logits, where the host knows them.
     """
 
     query_len: Tensor
@@ -49,20 +51,20 @@ class DeviceRows:
     history: Tensor
     state_slot: Tensor
     block_table: Tensor
-    logit_seq: Tensor
-    logit_offset: Tensor
+    logit_seq: Tensor | None
+    logit_offset: Tensor | None
     rows: int
     entries: Mapping[int, int]
     images: ImageRows | None = None
+    skip: Tensor | None = None
+    logit_rows: Tensor | None = None
 
 
 def device_batch(given: DeviceRows, text: TextConfig) -> Batch:
     """The batch of a step; waits for nothing."""
-    device = given.query_len.device
-    ratios = tuple(sorted({ratio for ratio in text.compress_ratios if ratio}))
-    none = torch.zeros_like(given.query_len)
+    ratios = step_ratios(text)
     lengths = (given.query_len, given.key_len, given.valid_start)
-    meta = ops.step_metadata(*lengths, _on_device(ratios, device), given.rows)
+    meta = ops.step_metadata(*lengths, on_device(ratios, given.query_len.device), given.rows)
     found = ops.step_tokens(
         meta.positions,
         meta.row_seq,
@@ -73,11 +75,10 @@ def device_batch(given: DeviceRows, text: TextConfig) -> Batch:
         given.last_token,
         given.drafts,
         given.history,
-        none,
+        torch.zeros_like(given.query_len) if given.skip is None else given.skip,
         text.vocab_size,
         given.history.shape[1] + 1,
     )
-    logit_rows = meta.row_begin[given.logit_seq.long()] + given.logit_offset
     return Batch(
         tokens=found.tokens,
         positions=meta.positions,
@@ -94,12 +95,25 @@ def device_batch(given: DeviceRows, text: TextConfig) -> Batch:
         block_table=given.block_table,
         visible={ratio: meta.visible[i] for i, ratio in enumerate(ratios)},
         entries=dict(given.entries),
-        logit_rows=logit_rows.clamp(max=given.rows - 1),
+        logit_rows=_logit_rows(given, meta.row_begin),
         images=given.images,
     )
 
 
-@lru_cache(maxsize=16)
-def _on_device(ratios: tuple[int, ...], device: torch.device) -> Tensor:
-    """int32 [ratios]. Kept, as a copy from memory that is not pinned waits for the steps in flight."""
+def _logit_rows(given: DeviceRows, row_begin: Tensor) -> Tensor:
+    if given.logit_rows is not None:
+        return given.logit_rows
+    assert given.logit_seq is not None and given.logit_offset is not None, "rows of logits, or where to find them"
+    return (row_begin[given.logit_seq.long()] + given.logit_offset).clamp(max=given.rows - 1)
+
+
+def step_ratios(text: TextConfig) -> tuple[int, ...]:
+    """The model's ratios of compression, ascending."""
+    return tuple(sorted({ratio for ratio in text.compress_ratios if ratio}))
+
+
+@cache
+def on_device(ratios: tuple[int, ...], device: torch.device) -> Tensor:
+    """int32 [ratios]. Kept, as a copy from memory that is not pinned waits for the steps in flight. Call it once before
+    a step is captured."""
     return torch.tensor(ratios, dtype=torch.int32, device=device)
