@@ -371,7 +371,7 @@ extern "C" __global__ __mix__(1, 2) void sparse_attention(
           asc_copy_l12l0b(b0, k1, 0, c / 16, KEYS / 16, wide / 16, KEYS / 16, KEYS / 16);
           asc_unlock(PIPE_MTE1, L0_0 + turn);
           asc_lock(PIPE_M, L0_0 + turn);
-          asc_mmad(s0, a0, b0, tall, wide, KEYS, 0, true, false, c == 0);
+          asc_mmad(s0, a0, b0, heads, wide, KEYS, 0, true, false, c == 0);
           asc_unlock(PIPE_M, L0_0 + turn);
         }
         asc_unlock(PIPE_M, SCORES_M);
@@ -398,7 +398,7 @@ extern "C" __global__ __mix__(1, 2) void sparse_attention(
           asc_copy_l12l0b_transpose(b0, k1, 0, c / 16, KEYS / 16, wide / 16, KEYS / 16, wide / 16);
           asc_unlock(PIPE_MTE1, L0_0 + turn);
           asc_lock(PIPE_M, L0_0 + turn);
-          asc_mmad(o0 + c * tall, p0, b0, tall, KEYS, wide, 0, true, false, true);
+          asc_mmad(o0 + c * tall, p0, b0, heads, KEYS, wide, 0, true, false, true);
           asc_unlock(PIPE_M, L0_0 + turn);
         }
         asc_unlock(PIPE_M, VALUES_M);
