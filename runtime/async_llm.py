@@ -10,16 +10,24 @@ from collections.abc import AsyncIterator, Hashable
 from typing import Any
 
 from ..hal.errors import DeepInferError, InvalidArgumentError
-from .checks import check_float
+from .checks import INT32_MAX, check_float, check_int
 from .delta import OutputDelta
 from .engine import LLMEngine
-from .engine_thread import EngineClosedError, EngineDeadError, EngineThread, StepFailedError, Stream
+from .engine_thread import (
+    EngineBusyError,
+    EngineClosedError,
+    EngineDeadError,
+    EngineThread,
+    StepFailedError,
+    Stream,
+)
 from .llm import FAILED, LLM, Prompt
 from .outputs import InvalidRequestsError
 from .params import SamplingParams
 
 __all__ = [
     "AsyncLLM",
+    "EngineBusyError",
     "EngineClosedError",
     "EngineDeadError",
     "GenerationError",
@@ -27,6 +35,11 @@ __all__ = [
     "StepFailedError",
 ]
 
+STEP_TIMEOUT = 1800.0
+"""Seconds that a step of an accelerator may take where nothing else is said: more than the first one of a shape that
+compiles all its kernels, and less than for ever."""
+MAX_QUEUED = 4096
+"""Unfinished requests beyond those that can run, where nothing else is said."""
 GRACE = 5.0
 """Seconds that a step may still take once the time of a shutdown is over."""
 
@@ -53,16 +66,27 @@ class AsyncLLM:
 
     Args:
         model: see `LLM`, as are the other arguments. Loading blocks; `await AsyncLLM.load(...)` does not.
-        step_timeout: seconds after which a step that has not come back counts as the engine's death; None waits for
-            ever, for the first step of a shape may compile.
+        step_timeout: seconds after which a step that has not come back counts as the engine's death, of which everybody
+            is told; None waits for ever. "auto" is 1800 on an accelerator, and None on a CPU, where a step of a long
+            prompt may rightly take any time.
+        max_queued: unfinished requests beyond the `max_num_seqs` that can run; one more is refused with
+            `EngineBusyError`, or waits, as `generate` says. None is no limit.
 
     Raises:
         What `LLM` raises.
     """
 
-    def __init__(self, model: str | None = None, *, step_timeout: float | None = None, **arguments: Any) -> None:
-        _check_timeout(step_timeout)
-        self._set_up(LLM(model, **arguments), step_timeout)
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        step_timeout: float | str | None = "auto",
+        max_queued: int | None = MAX_QUEUED,
+        **arguments: Any,
+    ) -> None:
+        _check_timeout(step_timeout, auto=True)
+        _check_queued(max_queued)
+        self._set_up(LLM(model, **arguments), step_timeout, max_queued)
 
     @classmethod
     async def load(cls, model: str | None = None, **arguments: Any) -> AsyncLLM:
@@ -70,16 +94,28 @@ class AsyncLLM:
         return await asyncio.to_thread(lambda: cls(model, **arguments))
 
     @classmethod
-    def from_engine(cls, engine: LLMEngine, tokenizer: Any, *, step_timeout: float | None = None) -> AsyncLLM:
+    def from_engine(
+        cls,
+        engine: LLMEngine,
+        tokenizer: Any,
+        *,
+        step_timeout: float | str | None = "auto",
+        max_queued: int | None = MAX_QUEUED,
+    ) -> AsyncLLM:
         """An `AsyncLLM` over an engine that exists, and that nobody else steps from now on."""
-        _check_timeout(step_timeout)
+        _check_timeout(step_timeout, auto=True)
+        _check_queued(max_queued)
         made = cls.__new__(cls)
-        made._set_up(LLM.from_engine(engine, tokenizer), step_timeout)
+        made._set_up(LLM.from_engine(engine, tokenizer), step_timeout, max_queued)
         return made
 
-    def _set_up(self, llm: LLM, step_timeout: float | None) -> None:
+    def _set_up(self, llm: LLM, step_timeout: float | str | None, max_queued: int | None) -> None:
         self._llm = llm
-        self._thread = EngineThread(llm.engine, step_timeout)
+        if isinstance(step_timeout, str):
+            device = getattr(getattr(llm.engine.executor, "model", None), "device", None)
+            step_timeout = None if device is None or device.type == "cpu" else STEP_TIMEOUT
+        most = None if max_queued is None else llm.engine.config.limits.max_requests + max_queued
+        self._thread = EngineThread(llm.engine, step_timeout, most)
         self._numbers = itertools.count()
         # A daemon thread that still computes while the interpreter goes away may crash it.
         weakref.finalize(self, _stop, self._thread)
@@ -114,6 +150,7 @@ class AsyncLLM:
         multi_modal_data: Any = None,
         request_id: Any = None,
         user_id: Any = None,
+        wait: bool = False,
     ) -> AsyncIterator[OutputDelta]:
         """Outputs of one request as they come. Leaving the iterator, or cancelling its task, aborts the request.
 
@@ -124,14 +161,19 @@ class AsyncLLM:
             prompt, sampling_params, prompt_token_ids, multi_modal_data: as those of `LLM.generate`, for one prompt.
             request_id: for `abort`, and in every delta; unique among unfinished requests. None makes one.
             user_id: returned with every delta.
+            wait: where too many requests are unfinished, wait for room, in the order of such calls, instead of raising
+                `EngineBusyError`. Times count from the call.
 
         Raises, once the iteration begins:
             InvalidArgumentError, NotSupportedError: before anything is queued.
+            EngineBusyError: too many requests are unfinished.
             EngineClosedError, EngineDeadError: the engine takes no requests, or has died meanwhile.
             QueueFullError: it has images, and no more may wait to be decoded.
             StepFailedError: steps failed whatever ran in them.
             GenerationError: a sample failed while it ran, or gave way to others for good; once all samples have ended.
         """
+        if not isinstance(wait, bool):
+            raise InvalidArgumentError("wait", wait, "True or False")
         self._thread.check_open()
         arrival = time.monotonic()
         ids, params, images = await asyncio.to_thread(
@@ -143,7 +185,7 @@ class AsyncLLM:
         request_id = f"request-{number}" if request_id is None else request_id
         # Its own name within the engine: the last word of an aborted request never reaches one that took over its id.
         stream = Stream(f"{request_id}#{number}", request_id, params.n, asyncio.get_running_loop())
-        self._thread.submit(stream, params, ids, images, user_id, arrival)
+        await self._submit(stream, wait, params, ids, images, user_id, arrival)
         failures: dict[int, str] = {}
         try:
             while True:
@@ -161,6 +203,26 @@ class AsyncLLM:
             raise error
         if failures:
             raise GenerationError(request_id, failures)
+
+    async def _submit(self, stream: Stream, wait: bool, *request: Any) -> None:
+        try:
+            self._thread.submit(stream, *request)
+            return
+        except EngineBusyError:
+            if not wait:
+                raise
+        room = self._thread.line_up(stream.loop)
+        try:
+            while True:
+                await room.event.wait()
+                room.event.clear()
+                try:
+                    self._thread.submit(stream, *request, room=room)
+                    return
+                except EngineBusyError:  # its turn has not come
+                    continue
+        finally:
+            self._thread.step_out(room)
 
     def abort(self, request_id: Any) -> bool:
         """End a request, from any thread. Its stream ends with a delta whose reason is "abort", unless it has ended.
@@ -212,6 +274,11 @@ def _stop(thread: EngineThread) -> None:
     thread.join(GRACE)
 
 
-def _check_timeout(value: Any, name: str = "step_timeout", zero: bool = False) -> None:
+def _check_timeout(value: Any, name: str = "step_timeout", zero: bool = False, auto: bool = False) -> None:
+    if value is not None and not (auto and value == "auto"):
+        check_float(name, value, 0.0, 1e6, open_low=not zero, also='"auto" or None' if auto else "None")
+
+
+def _check_queued(value: Any) -> None:
     if value is not None:
-        check_float(name, value, 0.0, 1e6, open_low=not zero, also="None")
+        check_int("max_queued", value, 0, INT32_MAX, also="None")

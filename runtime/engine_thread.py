@@ -39,6 +39,10 @@ class EngineDeadError(DeepInferError):
     """The engine has died, and everybody who waited for it is told so. `__cause__` is what it died of."""
 
 
+class EngineBusyError(DeepInferError):
+    """So many requests are unfinished that no more are taken for now."""
+
+
 class StepFailedError(DeepInferError):
     """Steps failed whatever request ran in them, and all requests of that moment ended. `__cause__` is the error.
 
@@ -89,16 +93,27 @@ class Stream:
             return [box.take() for box in boxes.values()], self._error, self._left <= 0
 
 
+class Room:
+    """A place in the line of requests that wait to be queued. `event` is set when its turn may have come."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.event = asyncio.Event()
+
+
 class EngineThread:
     """Steps an engine for as long as it has requests.
 
     Args:
         engine: nobody else may step it.
         step_timeout: seconds after which a step that has not come back counts as dead; None waits for ever.
+        most: unfinished requests at a time; None is no limit.
     """
 
-    def __init__(self, engine: LLMEngine, step_timeout: float | None = None) -> None:
+    def __init__(self, engine: LLMEngine, step_timeout: float | None = None, most: int | None = None) -> None:
         self.engine = engine
+        self._most = most
+        self._line: deque[Room] = deque()  # who waits for room, in order
         self.error: EngineDeadError | None = None
         self._changed = threading.Condition()
         self._inbox: deque[tuple[Any, ...]] = deque()
@@ -115,20 +130,50 @@ class EngineThread:
 
     # ---- from other threads
 
-    def submit(self, stream: Stream, *request: Any) -> None:
+    def submit(self, stream: Stream, *request: Any, room: Room | None = None) -> None:
         """Queue a request: parameters, prompt, images, user_id, arrival time.
+
+        Args:
+            room: its place in the line, if it has waited; nobody else goes before those who wait.
 
         Raises:
             EngineClosedError, EngineDeadError: no requests are taken.
+            EngineBusyError: there is no room, or its turn has not come.
             InvalidArgumentError: an unfinished request has this id.
         """
         with self._changed:
             self.check_open()
             if stream.request_id in self._by_id:
                 raise InvalidArgumentError("request_id", stream.request_id, "an id that no unfinished request has")
+            if self._most is not None:
+                before = len(self._line) if room is None else self._line.index(room)
+                if len(self._streams) + before >= self._most:
+                    raise EngineBusyError(f"{len(self._streams)} requests are unfinished, {self._most} may be")
             self._streams[stream.key] = self._by_id[stream.request_id] = stream
             self._inbox.append(("add", stream, request))
             self._changed.notify_all()
+
+    def line_up(self, loop: asyncio.AbstractEventLoop) -> Room:
+        """A place in the line, behind all others. It ends with `step_out`."""
+        room = Room(loop)
+        with self._changed:
+            self._line.append(room)
+            self._call()  # there may be room by now
+        return room
+
+    def step_out(self, room: Room) -> None:
+        """Whoever had the place has been queued, or waits no longer."""
+        with self._changed:
+            self._line.remove(room)
+            self._call()
+
+    def _call(self, everybody: bool = False) -> None:
+        """Wakes those in the line for whom there is room. Needs the lock."""
+        if self._most is None:
+            return
+        for room in list(self._line)[: None if everybody else max(0, self._most - len(self._streams))]:
+            with suppress(RuntimeError):  # its loop is closed, and nobody waits there
+                room.loop.call_soon_threadsafe(room.event.set)
 
     def check_open(self) -> None:
         """Raises EngineClosedError or EngineDeadError unless requests are taken."""
@@ -160,6 +205,7 @@ class EngineThread:
         with self._changed:
             if self._stopping != "abort":
                 self._stopping = "drain" if drain else "abort"
+            self._call(everybody=True)
             self._changed.notify_all()
 
     def join(self, timeout: float | None = None) -> bool:
@@ -297,6 +343,7 @@ class EngineThread:
         if self._streams.pop(stream.key, None) is None:
             return False
         del self._by_id[stream.request_id]
+        self._call()
         return True
 
     # ---- endings
@@ -335,6 +382,7 @@ class EngineThread:
             self.error.__cause__ = error
             streams = list(self._streams.values())
             self._inbox.clear()
+            self._call(everybody=True)
             self._changed.notify_all()
         log.error("the engine has died", exc_info=error)
         for stream in streams:

@@ -6,13 +6,16 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from deepinfer.hal.errors import DeviceFaultError, InvalidArgumentError
 from deepinfer.runtime.async_llm import (
+    STEP_TIMEOUT,
     AsyncLLM,
+    EngineBusyError,
     EngineClosedError,
     EngineDeadError,
     GenerationError,
@@ -57,11 +60,11 @@ class Gated(Faulty):
 
 def made(**options: Any) -> tuple[AsyncLLM, Gated]:
     """A small engine behind streams, and its executor."""
-    timeout = options.pop("step_timeout", None)
+    how = {name: options.pop(name) for name in ("step_timeout", "max_queued") if name in options}
     slack = options.get("max_drafts", 0) + 1  # states reach back as far as the engine believes: samples share them
     executor = Gated(VOCAB, options.get("num_pages", 64), options.get("num_slots", 8), 4, slack)
     engine = build_engine(executor=executor, **options)
-    return AsyncLLM.from_engine(engine, Bytes(), step_timeout=timeout), executor
+    return AsyncLLM.from_engine(engine, Bytes(), **how), executor
 
 
 def params(length: int = 6, **more: Any) -> SamplingParams:
@@ -439,6 +442,81 @@ def test_a_pool_that_is_broken_while_a_request_is_queued_is_everybodys(monkeypat
             await collect(llm.generate(prompt_token_ids=[9], sampling_params=params()))
 
     run(main())
+
+
+def test_too_many_requests_are_refused_or_wait_in_order() -> None:
+    async def work() -> None:
+        llm, executor = made(max_requests=1, max_queued=1)
+        executor.gate.clear()
+        order: list[int] = []
+
+        async def one(key: int, **how: Any) -> None:
+            stream = llm.generate(None, params(3), prompt_token_ids=[5 + key], request_id=key, **how)
+            await collect(stream)
+            order.append(key)
+
+        first = [asyncio.create_task(one(key)) for key in range(2)]
+        while llm.unfinished < 2:
+            await asyncio.sleep(0.001)
+        with pytest.raises(EngineBusyError, match="2 requests are unfinished, 2 may be"):
+            await one(9)
+        assert llm.unfinished == 2
+        later = []
+        for key in range(2, 6):
+            later.append(asyncio.create_task(one(key, wait=True)))
+            while len(llm._thread._line) < key - 1:
+                await asyncio.sleep(0.001)
+        later[1].cancel()
+        most = 0
+        executor.gate.set()
+        while not all(task.done() for task in first + later):
+            most = max(most, llm.unfinished)
+            await asyncio.sleep(0.0005)
+        await asyncio.gather(*first, *later, return_exceptions=True)
+        assert order == [0, 1, 2, 4, 5] and most <= 2 and later[1].cancelled()
+        assert not llm._thread._line
+        await one(7)
+        await idle(llm)
+        await llm.shutdown()
+
+    run(work())
+
+
+@pytest.mark.parametrize("ending", ["shutdown", "death"])
+def test_who_waits_for_room_is_told_of_the_end(ending: str) -> None:
+    async def work() -> None:
+        llm, executor = made(max_requests=1, max_queued=0)
+        executor.gate.clear()
+        runs = asyncio.create_task(collect(llm.generate(None, params(3), prompt_token_ids=[5])))
+        while not llm.unfinished:
+            await asyncio.sleep(0.001)
+        waits = asyncio.create_task(collect(llm.generate(None, params(3), prompt_token_ids=[6], wait=True)))
+        while not llm._thread._line:
+            await asyncio.sleep(0.001)
+        if ending == "death":
+            llm._thread.kill("for a test")
+        else:
+            llm._thread.stop(True)
+        with pytest.raises(EngineDeadError if ending == "death" else EngineClosedError):
+            await waits
+        executor.gate.set()
+        await asyncio.gather(runs, return_exceptions=True)
+        await llm.shutdown()
+
+    run(work())
+
+
+def test_steps_of_accelerators_may_not_take_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr("deepinfer.runtime.async_llm.EngineThread", lambda engine, *how: given.append(how))
+    monkeypatch.setattr("deepinfer.runtime.async_llm.weakref.finalize", lambda *_: None)
+    for kind, more in (("cpu", {}), ("cuda", {}), ("cuda", {"step_timeout": None}), ("cpu", {"step_timeout": 5.0})):
+        engine = build_engine(max_requests=4)
+        engine.executor.model = SimpleNamespace(device=SimpleNamespace(type=kind))
+        AsyncLLM.from_engine(engine, Bytes(), **more)
+        AsyncLLM.from_engine(engine, Bytes(), **more, max_queued=None)
+    assert [how[0] for how in given[::2]] == [None, STEP_TIMEOUT, None, 5.0]
+    assert {how[1] for how in given[::2]} == {4 + 4096} and {how[1] for how in given[1::2]} == {None}
 
 
 def test_shutdown_drains_or_aborts() -> None:
