@@ -158,6 +158,10 @@ class Fetch:
         """The results as lists."""
         assert self._event is not None
         self._event.synchronize()
+        return self.read()
+
+    def read(self) -> dict[str, list[Any]]:
+        """The results as lists, when an event behind them is done."""
         self.kept.clear()
         return {name: memory.tolist() for name, memory in self._host.items()}
 
@@ -385,7 +389,7 @@ class _Step:
         rows = expand_params(given["line"], given["offset"], *arrays)
         adjusted = raw
         if self.asked & Asks.BIAS or sampler.config.blacklist:
-            adjusted = sampler.adjust_static(raw, [self.requests[number] for number in layout.draws[layout.line]])
+            adjusted = self._adjusted(raw)
         filters = self._filters(rows.top_k, rows.top_p, rows.min_p)
         kept = ops.sample_filter(adjusted, rows.inv_temperature, *filters, force_top_k=sampler.config.force_top_k)
         count = self.query_len[draws] - given["before"]
@@ -417,6 +421,17 @@ class _Step:
             reports.log2q = True
         self.fetch.add("gained", gained)
         return reports
+
+    def _adjusted(self, raw: Tensor) -> Tensor:
+        """With biases and the blacklist."""
+        layout = self.layout
+        tables = self.owner.sampler.static_tables([self.requests[number] for number in layout.draws[layout.line]])
+        moved = Upload({name: table.view(np.int32) for name, table in tables.items()}, raw.device, self.owner.streams)
+        self.fetch.kept.append(moved)
+        found = {name: moved[name] for name in tables}
+        if "bias_values" in found:
+            found["bias_values"] = found["bias_values"].view(torch.float32)
+        return ops.adjust_logits(raw, **found)
 
     def _drafts(self, slots: Tensor, count: Tensor) -> Tensor:
         """int32 [R]: the draft that each row decides, -1 for none."""

@@ -3,7 +3,8 @@
 A step whose rows all decode is packed into the buffers of a fixed shape and replayed: backbone, sampling, draft pass.
 Shapes are captured when they are first needed, one per number of sequences and length of the block tables, both rounded
 up; all share one pool of memory. Whatever a step holds beside (prompts, images), and sampling that needs the host
-(penalties, biases, lists of log-probabilities), runs as without graphs, to the same bits.
+(penalties, bans of the first tokens), runs as without graphs, to the same bits. Biases and lists of log-probabilities
+are looked at between the graphs (`graphs_lists.py`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from ..ops import sampling
 from .drafting import ModelDrafter
 from .execute import Drawn, Result, Work, wants_drafts
 from .graphs_ahead import AheadStep
+from .graphs_lists import SPARE, Lists
 from .pool import Lease, PoolError
 from .request import Proposal, Request
 from .sampler import Sampler
@@ -177,7 +179,7 @@ class DecodeGraphs:
 
     def _samples(self, work: Sequence[Work]) -> bool:
         """Whether sampling of a step needs nothing of the host."""
-        return self.sampler.device_only and all(is_device_only(item.request) for item in work)
+        return all(is_device_only(item.request) for item in work)
 
     def takes_ahead(self, work: Sequence[Work]) -> bool:
         """Whether a step can be launched although only the device knows where its requests stand."""
@@ -193,10 +195,12 @@ class DecodeGraphs:
         captured = self._ready(work, parts, None)
         self._fill(captured, work)
         captured.step.inputs.upload()
-        self._replay(captured, parts)
         if len(parts) == 1:
+            self._replay(captured, parts)
             return self._sample_on_host(captured, work)
-        return self._ticket(captured, work).results()
+        lists = self._lists(captured, work)
+        self._replay(captured, parts, lists)
+        return self._ticket(captured, work, lists).results()
 
     def launch(self, work: Sequence[Work], state: SlotState) -> GraphTicket:
         """Queue a step that `takes_ahead` said yes to; waits for nothing but captures.
@@ -217,8 +221,17 @@ class DecodeGraphs:
         host["owner"][: len(work)] = [state.owner(item.request) for item in work]
         host["owner"][len(work) :] = 0
         captured.step.inputs.upload()
-        self._replay(captured, parts)
-        return self._ticket(captured, work, kept)
+        lists = self._lists(captured, work)
+        self._replay(captured, parts, lists)
+        return self._ticket(captured, work, lists, kept)
+
+    def _lists(self, captured: Captured, work: Sequence[Work]) -> Lists | None:
+        """What requests of a step ask for beside their tokens."""
+        lists = Lists(self.sampler, work, self.where.streams)
+        if not lists:
+            return None
+        lists.begin(captured.step)
+        return lists
 
     def _parts(self, work: Sequence[Work]) -> list[tuple[str, bool]]:
         """The graphs of a step, and whether all of its sequences are greedy."""
@@ -236,19 +249,23 @@ class DecodeGraphs:
         captured.step.turn()
         return captured
 
-    def _replay(self, captured: Captured, parts: Sequence[tuple[str, bool]]) -> None:
+    def _replay(self, captured: Captured, parts: Sequence[tuple[str, bool]], lists: Lists | None = None) -> None:
         for part, plain in parts:
             self._launch(captured, part, plain)
+            if lists is not None:
+                lists.behind(part, captured.step, self._logits)
         self._last = captured, list(parts)
         self.stats = replace(self.stats, steps=self.stats.steps + 1)
 
-    def _ticket(self, captured: Captured, work: Sequence[Work], kept: Sequence[Any] = ()) -> GraphTicket:
+    def _ticket(
+        self, captured: Captured, work: Sequence[Work], lists: Lists | None, kept: Sequence[Any] = ()
+    ) -> GraphTicket:
         """Queue the copy of the outputs."""
         step = captured.step
         step.outputs.download()
         drawn = step.inputs.host["drawn"].tolist()
         event = self.where.streams.record()
-        return GraphTicket(work, step.outputs.host, drawn, self._decode.drafts, event, list(kept))
+        return GraphTicket(work, step.outputs.host, drawn, self._decode.drafts, event, list(kept), lists)
 
     def replay_last(self) -> None:
         """Launch the last step once more, with the same inputs: what a step takes on the device, for benchmarks."""
@@ -281,9 +298,9 @@ class DecodeGraphs:
             self._stop_ids = state.stop_ids
         found = self._captured.get((shape, state is not None))
         if found is None:
-            if shape.rows > self._logits.shape[0]:
+            if shape.rows + SPARE > self._logits.shape[0]:
                 self.release()  # what was captured writes to the memory that is too small now
-                self._logits = torch.empty((shape.rows, self._logits.shape[1]), device=self.model.device)
+                self._logits = torch.zeros((shape.rows + SPARE, self._logits.shape[1]), device=self.model.device)
             args = (self.model, self.caches, shape, self._decode, self.where.streams, self._logits)
             step = DecodeStep(*args) if state is None else AheadStep(*args, state)
             found = self._captured[shape, state is not None] = Captured(step)
@@ -449,13 +466,10 @@ def _run_part(step: DecodeStep, part: str, plain: bool) -> None:
 
 
 def is_device_only(request: Request) -> bool:
-    """Whether sampling of a request is a matter of numbers per row: nothing that the host lists token by token."""
+    """Whether what a request draws from is known without its tokens: there is nothing that the host lists by them."""
     p = request.params
     return not (
-        p.top_logprobs
-        or p.logprobs is not None
-        or p.logit_bias
-        or request.num_output_tokens < p.first_n_token_no_eos
+        request.num_output_tokens < p.first_n_token_no_eos
         or p.repetition_penalty != 1.0
         or p.frequency_penalty != 0.0
         or p.presence_penalty != 0.0
@@ -475,6 +489,7 @@ class GraphTicket:
         work: its rows. host: its outputs, once the event is done.
         drawn: by sequence, whether its drafts were drawn from distributions that are kept. drafts: most per sequence.
         kept: host memory that the step is copied from.
+        lists: what requests ask for beside their tokens.
     """
 
     work: Sequence[Work]
@@ -483,6 +498,7 @@ class GraphTicket:
     drafts: int
     event: Event
     kept: list[Any]
+    lists: Lists | None = None
     immediate: bool = False
 
     def results(self) -> list[Result]:
@@ -490,13 +506,17 @@ class GraphTicket:
         self.event.synchronize()
         self.kept.clear()
         found = {name: array.tolist() for name, array in self.host.items()}
+        lists = {} if self.lists is None else self.lists.read()
         if any(found.get("stale", ())):
             raise PoolError("a step read a state slot that belongs to another request by now")
         results = []
         for line, item in enumerate(self.work):
             result = Result()
             for place in range(found["count"][line] + 1 if found["rows"][line] else 0):
-                result.tokens.append(self._drawn(found, line, item, place))
+                drawn = self._drawn(found, line, item, place)
+                if self.lists is not None:
+                    self.lists.fill(lists, line, place, drawn)
+                result.tokens.append(drawn)
             wanted = self.drafts and not item.request.finished and wants_drafts(item, result)
             if wanted:
                 result.proposal = Proposal(found["drafts"][line], found["confidence"][line])

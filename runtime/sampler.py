@@ -150,15 +150,19 @@ class Sampler:
         """Whether a draft is accepted if it is the target's own draw."""
         return self._shared
 
-    def adjust_static(self, logits: Tensor, requests: Sequence[Request]) -> Tensor:
-        """Biases and the blacklist, which are the same for every token of a request: row i is one of requests[i]."""
-        groups: dict[str, Tensor] = {}
+    def static_tables(self, requests: Sequence[Request]) -> dict[str, Array]:
+        """Biases and the blacklist, which are the same for every token of a request: row i is one of requests[i].
+
+        Returns:
+            Arguments of `ops.adjust_logits`, of 4-byte numbers, to be moved to the device; none where nothing applies.
+        """
+        found: dict[str, Array] = {}
         biases = [request.params.logit_bias or {} for request in requests]
         if any(biases):
-            groups |= _bias_table(biases, logits)
+            found |= _bias_arrays(biases)
         if self._mask is not None:
-            groups["bitmask"] = _upload(np.tile(self._mask, (len(requests), 1)), logits)
-        return ops.adjust_logits(logits, **groups) if groups else logits
+            found["bitmask"] = np.tile(self._mask, (len(requests), 1))
+        return found
 
     def sample(self, logits: Tensor, work: Sequence[Work]) -> list[Result]:
         """One result per work item.
@@ -187,11 +191,6 @@ class Sampler:
             for (result, _), tokens in zip(spans, drawn, strict=True):
                 result.tokens = tokens
         return results
-
-    @property
-    def device_only(self) -> bool:
-        """Whether no setting acts on every request in a way that only the host can list."""
-        return self._mask is None and not self.config.sum_smaller
 
     def rows_of(self, item: Work) -> list[Row]:
         """The rows of an item that draw, in order."""
@@ -401,10 +400,14 @@ def _biases(row: Row) -> dict[int, float]:
 
 
 def _bias_table(biases: Sequence[dict[int, float]], like: Tensor) -> dict[str, Tensor]:
+    return {name: _upload(array, like) for name, array in _bias_arrays(biases).items()}
+
+
+def _bias_arrays(biases: Sequence[dict[int, float]]) -> dict[str, Array]:
     return {
-        "bias_offsets": _offsets([len(row) for row in biases], like),
-        "bias_ids": _upload(np.array([i for row in biases for i in sorted(row)], np.int32), like),
-        "bias_values": _upload(np.array([row[i] for row in biases for i in sorted(row)], np.float32), like),
+        "bias_offsets": np.cumsum([0, *(len(row) for row in biases)]).astype(np.int32),
+        "bias_ids": np.array([i for row in biases for i in sorted(row)], np.int32),
+        "bias_values": np.array([row[i] for row in biases for i in sorted(row)], np.float32),
     }
 
 

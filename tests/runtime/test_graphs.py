@@ -68,7 +68,8 @@ def requests(count: int = 3, **how: Any) -> list[tuple[list[int], SamplingParams
 
 
 def told(found: list[list[Any]]) -> list[Any]:
-    keys = ("token_id", "token_logprobs", "nextn_logprobs", "top_token_ids", "raw_token_logprobs")
+    keys = ("token_id", "token_logprobs", "nextn_logprobs", "top_token_ids", "top_logprobs", "sum_smaller_probs")
+    keys += ("raw_token_logprobs", "raw_top_token_ids", "raw_top_logprobs")
     steps = ("verified", "accepted", "confidence_score", "draft_tok")
     return [[[getattr(o, k) for k in keys + steps] for o in outputs] for outputs in found]
 
@@ -301,6 +302,45 @@ def test_padding_changes_nothing_and_is_not_looked_at(model: Model) -> None:
 
     runner._fill = poisoned
     assert told(say(made, mixed(2))) == want
+
+
+@pytest.mark.parametrize(
+    ("n", "sampling"),
+    [
+        (2, SamplerConfig(force_top_k=30)),
+        pytest.param(0, SamplerConfig(blacklist=(range(3, 300),), sum_smaller=True), marks=pytest.mark.slow),
+    ],
+)
+def test_lists_and_biases_hold_nobody_up(
+    model: Model, monkeypatch: pytest.MonkeyPatch, n: int, sampling: SamplerConfig
+) -> None:
+    """Requests with and without them, of different lengths, on graphs whose steps follow one another unseen."""
+
+    def asked() -> list[tuple[list[int], SamplingParams]]:
+        made = requests(6, max_tokens=7, temperature=0.8)
+        for place, more in enumerate(
+            (
+                {"top_logprobs": 3, "temperature": 0},
+                {"logprobs": 2, "logit_bias": {5: 40.0, 9: 39.0}},
+                {},
+                {"logprobs": 0, "top_p": 0.8, "max_tokens": 3},
+                {"top_logprobs": 1, "logit_bias": {7: 30.0, 6: -5.0}, "top_k": 4},
+                {"logit_bias": {8: 50.0}, "temperature": 0, "max_tokens": 5},
+            )
+        ):
+            old = made[place][1]
+            new = {"max_tokens": 7, "temperature": 0.8} | more
+            made[place] = made[place][0], SamplingParams(seq_seed=old.seq_seed, ignore_eos=True, **new)
+        return made
+
+    want = told(say(model_engine(model, n, sampling=sampling), asked()))
+    as_on_a_device(monkeypatch)
+    seen = ahead(monkeypatch)
+    monkeypatch.setattr(DecodeGraphs, "_sample_on_host", None)
+    made = model_engine(model, n, sampling=sampling, requests=4, graphs=graphs(interval=4), async_scheduling=True)
+    assert told(say(made, asked())) == want
+    assert seen.count(True) >= 3
+    assert told(say(model_engine(model, n, sampling=sampling, graphs=graphs(interval=4)), asked())) == want
 
 
 def test_what_needs_the_host_is_sampled_there(model: Model) -> None:
