@@ -1,29 +1,39 @@
-"""What betrays each mutant of each op's kernels: the rows of the table in docs/ascend_mutants.md.
+"""What betrays each mutant of each op's kernels: the table in docs/ascend_mutants.md.
 
-`python tests/support/ascend_op_mutants.py` prints the table, whole in hours; with labels of programs, their rows only;
-with `--left`, those that nothing betrayed, each with its place.
+    python tests/support/ascend_op_mutants.py --write     # rows of programs whose text has changed since
+    python tests/support/ascend_op_mutants.py LABEL ...   # prints rows, and what nothing betrayed, with its place
+
+A whole table takes hours of one core; each row is kept as soon as it is there.
 """
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from hashlib import sha256
+from pathlib import Path
 
 import torch
 
-from ascend_ops import differences, launch, on_ascend, ops, size, supported
+from ascend_equivalent import reason
+from ascend_ops import TARGET, differences, launch, on_ascend, ops, size, supported
 from deepinfer.backends.ascend.build import programs
 from deepinfer.backends.ascend.program import Fault, Program, watched
 from deepinfer.backends.ascend.sim import Kernel, Schedule, mutate
 from deepinfer.backends.ascend.sim.mutate import Mutant
 from deepinfer.backends.ascend.sweep import Swept, Try, sweep_mutants
 from deepinfer.conformance.calls import call, to_target
+from deepinfer.hal.registry import REGISTRY
 from deepinfer.ops.spec import SPECS, Sample
 
-from ascend_ops import TARGET  # isort: skip
-
-HEAD = "| program | op | pairs | redundant | sizes, indices | faults | in outputs | redundant |\n" + "| --- " * 8 + "|"
+PAGE = Path(__file__).parents[2] / "docs" / "ascend_mutants.md"
+HEAD = (
+    "| program | text | ops | pairs | redundant | left | sizes, indices | faults | in outputs | redundant | left |\n"
+    + "| --- " * 11
+    + "|"
+)
 LARGEST = 40_000
 """Elements of a sample on which mutants are tried, where an op has any so small."""
 SECONDS = 20.0
@@ -48,15 +58,25 @@ class Text:
 
 
 @cache
-def launching() -> dict[str, tuple[str, ...]]:
-    """Ops by label of the programs that their samples launch."""
-    found: dict[str, list[str]] = {}
-    for op in ops():
-        for sample in chosen(op):
-            for run in launch(op, sample.args)[1]:
-                if op not in found.setdefault(run.program.label, []):
-                    found[run.program.label].append(op)
-    return {label: tuple(names) for label, names in found.items()}
+def launching(program: Program) -> tuple[str, ...]:
+    """Ops of the families that a program is written in whose samples launch it."""
+    own = {kernel.op for kernel in REGISTRY.kernels() if kernel.backend == "ascend" and holds(kernel.fn, program)}
+    return tuple(op for op in ops() if op in own and any(launches(op, s, program) for s in chosen(op)))
+
+
+def holds(function: Callable[..., object], program: Program) -> bool:
+    """Whether the module of a function has a program, alone or in a dict."""
+    values = vars(sys.modules[function.__module__]).values()
+    return any(program in v.values() if isinstance(v, dict) else v is program for v in values)
+
+
+@cache
+def launched(op: str, sample: int) -> tuple[Program, ...]:
+    return tuple(run.program for run in launch(op, chosen(op)[sample].args)[1])
+
+
+def launches(op: str, sample: Sample, program: Program) -> bool:
+    return program in launched(op, [s is sample for s in chosen(op)].index(True))
 
 
 @cache
@@ -96,39 +116,82 @@ def filled(op: str, sample: Sample, schedule: Schedule, fault: Fault | None) -> 
     return [*outs, *written], len(runs)
 
 
-def swept(program: Program, kinds: Sequence[str], *, relaxed: bool = False, of: Sequence[Mutant] | None = None) -> Swept:
+def swept(
+    program: Program, kinds: Sequence[str], *, relaxed: bool = False, of: Sequence[Mutant] | None = None
+) -> Swept:
     """Try a program's mutants of these kinds, or some of them, on the samples of the ops that launch it."""
     text = Text(program)
     tries = [
-        tried(op, sample, text)
-        for op in launching()[program.label]
-        for sample in chosen(op)
-        if any(run.program is program for run in launch(op, sample.args)[1])
+        tried(op, sample, text) for op in launching(program) for sample in chosen(op) if launches(op, sample, program)
     ]
     return sweep_mutants(text.text, text.made.mutants if of is None else of, tries, kinds, relaxed=relaxed)
 
 
+def digest(program: Program) -> str:
+    """Of a program's text, as the table names it."""
+    return sha256(program.text().encode()).hexdigest()[:8]
+
+
+def left(program: Program, found: Swept) -> list[Mutant]:
+    """What nothing betrayed and nobody explained."""
+    return [m for m in found.unexplained if not reason(program.label, m)]
+
+
 def row(program: Program, of_pairs: Swept, of_sizes: Swept) -> str:
-    cells: list[object] = [f"`{program.label}`", ", ".join(f"`{op}`" for op in launching()[program.label])]
+    names = ", ".join(f"`{op}`" for op in launching(program))
+    cells: list[object] = [f"`{program.label}`", f"`{digest(program)}`", names]
     for found, order in ((of_pairs, ()), (of_sizes, ("error", "output"))):
-        rules = ", ".join(f"{count} {rule}" for rule, count in found.rules().items())
-        cells += [found.count, *(found.by(how) for how in order), rules or "0"]
+        rules = found.rules()
+        for m in found.unexplained:
+            if why := reason(program.label, m):
+                rules[why] = rules.get(why, 0) + 1
+        redundant = ", ".join(f"{count} {rule}" for rule, count in sorted(rules.items()))
+        cells += [found.count, *(found.by(how) for how in order), redundant or "0", len(left(program, found))]
     return f"| {' | '.join(map(str, cells))} |"
 
 
+def rows() -> dict[tuple[str, str], str]:
+    """The rows of the page, by label and digest."""
+    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    return {(m[1], m[2]): m[0] for m in re.finditer(r"^\| `([^`]+)` \| `([0-9a-f]{8})` \|.*$", text, re.M)}
+
+
+def write(known: dict[tuple[str, str], str]) -> None:
+    """Keep the rows of the programs' present texts on the page."""
+    keys = [(program.label, digest(program)) for program in programs() if program.current()]
+    head = PAGE.read_text(encoding="utf-8").split("| program |")[0]
+    body = "\n".join(known[key] for key in keys if key in known)
+    PAGE.write_text(f"{head}{HEAD}\n{body}\n", encoding="utf-8")
+
+
 def main(arguments: list[str]) -> None:
+    known, writes = rows(), "--write" in arguments
     named = [a for a in arguments if not a.startswith("--")]
-    print(HEAD)
     for program in programs():
-        if (named and program.label not in named) or program.label not in launching():
+        if named and program.label not in named or not program.current():
+            continue
+        key = program.label, digest(program)
+        if (writes and not named and key in known) or not launching(program):
             continue
         pairs, sizes = swept(program, ("pair",), relaxed=True), swept(program, mutate.OPERATORS)
-        print(row(program, pairs, sizes), flush=True)
-        if "--left" in arguments:
-            for m in (*pairs.unexplained, *sizes.unexplained):
-                print(f"  left: {m.kind} line {m.line}: {m.text}", flush=True)
-            for v in (*pairs.contradicted, *sizes.contradicted):
-                print(f"  against a rule: {v.mutant.kind} line {v.mutant.line}: {v.message}", flush=True)
+        known[key] = row(program, pairs, sizes)
+        print(known[key], flush=True)
+        for m in (*left(program, pairs), *left(program, sizes)):
+            print(f"  left: {m.kind} line {m.line} at {m.at}: {place(program, m)}", flush=True)
+        for v in (*pairs.contradicted, *sizes.contradicted):
+            print(f"  against a rule: {v.mutant.kind} line {v.mutant.line}: {v.message}", flush=True)
+        if writes:
+            write(known)
+
+
+def place(program: Program, mutant: Mutant) -> str:
+    """What stands around a mutant's place, which is marked."""
+    if mutant.at < 0:
+        return mutant.text
+    text = program.text()
+    start, end = text.rfind("\n", 0, mutant.at) + 1, text.find("\n", mutant.at)
+    before, after = text[start : mutant.at].strip(), text[mutant.at : end]
+    return f"{before[-80:]}>>>{after[:60]}"
 
 
 if __name__ == "__main__":
