@@ -190,7 +190,7 @@ class Kernel:
         """Run all blocks; tensor arguments are read and written in place, also when the run fails.
 
         Args:
-            arguments: the kernel's parameters by name.
+            arguments: the kernel's parameters by name; two may be the same bytes, for an operation in place.
             schedule: order of what is ready.
             relaxed: leave out the rules of flags (a flag set twice, flags left over) and of races between threads, so
                 that only data betrays a missing dependency.
@@ -250,7 +250,7 @@ class Kernel:
         if unknown := sorted(set(arguments) - set(names)):
             raise InvalidArgumentError(unknown[0], arguments[unknown[0]], f"kernel parameters: {', '.join(names)}")
         parts = (_Part * len(names))()
-        memory: dict[int, str] = {}
+        memory: dict[int, _Part] = {}
         for part, parameter in zip(parts, self.signature.parameters):
             if parameter.name not in arguments:
                 raise InvalidArgumentError(parameter.name, None, f"{parameter.type}, a parameter of the kernel")
@@ -258,10 +258,14 @@ class Kernel:
             value = arguments[parameter.name]
             if parameter.pointer:
                 tensor = _checked_tensor(parameter, value)
-                other = memory.setdefault(tensor.data_ptr(), parameter.name)
-                if tensor.numel() and other != parameter.name:
-                    raise InvalidArgumentError(parameter.name, f"the memory of {other}", "a tensor of its own")
                 part.data, part.bytes = tensor.data_ptr() or ctypes.addressof(parts), tensor.nbytes
+                first = memory.setdefault(part.data, part) if tensor.numel() else part
+                if first.bytes != part.bytes:
+                    raise InvalidArgumentError(
+                        parameter.name,
+                        f"{part.bytes} bytes at the memory of {first.name.decode()}, which has {first.bytes}",
+                        "a tensor of its own, or the same bytes for an operation in place",
+                    )
             else:
                 part.value = _scalar_bits(parameter, value)
         return parts

@@ -39,10 +39,17 @@ def test_a_wrong_argument_is_named(case: str) -> None:
         written("pipes")(**given)
 
 
-def test_two_parameters_do_not_share_memory() -> None:
+def test_two_parameters_of_different_sizes_do_not_share_memory() -> None:
     x = torch.zeros(48)
-    with pytest.raises(InvalidArgumentError, match="the memory of x"):
-        written("pipes")(**arguments(x=x, y=x))
+    with pytest.raises(InvalidArgumentError, match="y: got '96 bytes at the memory of x, which has 192'"):
+        written("pipes")(**arguments(x=x, y=x[:24]))
+
+
+def test_two_parameters_of_the_same_bytes_are_an_operation_in_place() -> None:
+    x = torch.arange(48.0)
+    report = written("pipes")(**arguments(x=x, y=x, what=8))  # y[:24] = x[:24], then x[24:]
+    assert torch.equal(x, torch.arange(24.0, 48.0).repeat(2))
+    assert report.touched == {"x": 192, "y": 0}
 
 
 @pytest.mark.parametrize("blocks", [0, -1, 1025, 1.0, True])

@@ -215,6 +215,13 @@ std::string run(Request* q, Entry entry) {
         arguments.push_back((void*)intptr_t(a.value));
         continue;
       }
+      // Two parameters of the same bytes: an operation in place.
+      int same = 0;
+      while (same < i && (q->argument[same].data != a.data || q->argument[same].bytes != a.bytes)) same++;
+      if (same < i && a.bytes) {
+        arguments.push_back(regions[size_t(same)]->base);
+        continue;
+      }
       Region* r = arena.add(size_t(a.bytes), kGmGuard, Space::gm, nullptr, std::string("argument ") + a.name);
       std::memcpy(r->base, a.data, size_t(a.bytes));
       regions[size_t(i)] = r;

@@ -15,7 +15,6 @@
 #define __mix__(cube, vector)
 #define ASC_IS_AIC (ascsim::core_kind() == 0)
 #define ASC_IS_AIV (ascsim::core_kind() != 0)
-#define block_idx (ascsim::core_block())
 #define blockIdx (cce::dim3(unsigned(ascsim::core_block()), 0u, 0u))
 
 // Of device code: ends the run with the condition, instead of the host process.
@@ -25,6 +24,10 @@
 
 namespace AscendC {}
 namespace ascsim {
+// A variable, not a macro: lowered functions have parameters of that name.
+struct block_number {
+  ASC_API operator int32_t() const { return int32_t(core_block()); }
+};
 template <class T>
 ASC_API T argument(void* bits) {
   if constexpr (std::is_pointer_v<T>) return (T)bits;
@@ -36,3 +39,4 @@ ASC_API T argument(void* bits) {
   }
 }
 }  // namespace ascsim
+inline constexpr ascsim::block_number block_idx{};
