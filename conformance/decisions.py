@@ -2,6 +2,9 @@
 
 Where a key lies near a border, two right implementations decide differently, and everything after differs. A replay
 takes another run's decisions, so that what is left are errors of values.
+
+`index_topk` gives no scores but those it chose by. Where all of them are needed it runs as the two ops it stands for
+(`in_parts`), whose decision is that of `topk_select`.
 """
 
 from __future__ import annotations
@@ -15,13 +18,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import ops
+from ..hal.registry import REGISTRY
 from ..ops.rows import named
 from ..ops.spec import SPECS
 from .oracle.moe import gate_scores
 from .trace import OpCall, Trace
 from .variants import installed
 
-DECIDING = ("moe_gate", "topk_select", "block_select")
+DECIDING = ("moe_route", "topk_select", "block_select")
+SELECTING = ("topk_select", "index_topk")
+"""Ops whose first result is a selection of entries."""
 REPLAY = "conformance replay"
 WEIGHT_FLOOR = 1e-20
 
@@ -42,6 +49,7 @@ class Replay:
     def of(cls, trace: Trace) -> Replay:
         """The decisions of a recorded run."""
         found = {op: [c.results for c in trace.calls if c.op == op] for op in DECIDING}
+        found["topk_select"] = [c.results[:1] for c in trace.calls if c.op in SELECTING]
         assert all(found.values()), f"the model decides by other ops than {', '.join(DECIDING)}: replay those as well"
         return cls(found)
 
@@ -60,15 +68,20 @@ class Replay:
 
 @contextmanager
 def replaying(replay: Replay) -> Iterator[Replay]:
-    """Take recorded decisions in a with block."""
+    """Take recorded decisions in a with block. Logits of routers are those of the kernel that is pinned, or chosen,
+    before it; so variants go around a replay."""
 
-    def gate(logits: Tensor, bias: Tensor, bias_vl: Tensor, image: Tensor, k: int, scaling: float) -> Any:
-        experts = replay.take("moe_gate", gate_keys(logits, bias, bias_vl, image))[1]
+    def route(
+        x: Tensor, gate: Any, bias: Tensor, bias_vl: Tensor, image: Tensor, k: int, scaling: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        with REGISTRY.unpinned("moe_route", REPLAY):
+            logits = ops.moe_route(x, gate, bias, bias_vl, image, k, scaling)[2]
+        experts = replay.take("moe_route", gate_keys(logits, bias, bias_vl, image))[1]
         score = gate_scores(logits.cpu()).float().to(logits.device).gather(1, experts.long())
         total = score[:, 0]
         for slot in range(1, k):
             total = total + score[:, slot]
-        return score / (total + WEIGHT_FLOOR).unsqueeze(1) * scaling, experts
+        return score / (total + WEIGHT_FLOOR).unsqueeze(1) * scaling, experts, logits
 
     def topk(scores: Tensor, visible: Tensor, k: int, blocks: Tensor | None, size: int) -> Any:
         return replay.take("topk_select", scores)[0]
@@ -76,8 +89,32 @@ def replaying(replay: Replay) -> Iterator[Replay]:
     def block(scores: Tensor, visible: Tensor, size: int, k: int) -> Any:
         return replay.take("block_select", scores)[0]
 
-    with installed({"moe_gate": gate, "topk_select": topk, "block_select": block}, REPLAY):
+    functions = {"moe_route": route, "topk_select": topk, "block_select": block, "index_topk": in_parts}
+    with installed(functions, REPLAY):
         yield replay
+
+
+def in_parts(
+    query: Tensor,
+    head_weight: Tensor,
+    pages: Tensor,
+    visible: Tensor,
+    row_seq: Tensor,
+    block_table: Tensor,
+    blocks: Tensor | None,
+    ratio: int,
+    entries: int,
+    size: int,
+    k: int,
+) -> tuple[Tensor, Tensor]:
+    """`index_topk` as the ops it stands for. The scores of what was chosen, which no model reads, are NaN."""
+    where = (visible, row_seq, block_table, ratio)
+    if blocks is None:
+        scores = ops.index_score(query, head_weight, pages, *where, entries)
+    else:
+        scores = ops.index_score_blocks(query, head_weight, pages, blocks, *where, size)
+    chosen = ops.topk_select(scores, torch.where(row_seq >= 0, visible, 0), k, blocks, size)
+    return chosen, torch.full(chosen.shape, torch.nan, dtype=scores.dtype, device=scores.device)
 
 
 def gate_keys(logits: Tensor, bias: Tensor, bias_vl: Tensor, image: Tensor) -> Tensor:
@@ -91,13 +128,16 @@ def gate_keys(logits: Tensor, bias: Tensor, bias_vl: Tensor, image: Tensor) -> T
 
 def margins(call: OpCall) -> Tensor:
     """fp32 [T]: how far each row's decision was from another one; infinite where there was nothing to decide."""
+    if call.op == "moe_route":
+        return _gap(_route_keys(call), named(SPECS[call.op], call.args)["k"]).cpu()
     given = named(SPECS[call.op], call.args)
     return _MARGINS[call.op](given).cpu()
 
 
-def _gate_margin(given: dict[str, Any]) -> Tensor:
-    keys = gate_keys(given["logits"], given["bias"], given["bias_vl"], given["image"])
-    return _gap(keys, given["k"])
+def _route_keys(call: OpCall) -> Tensor:
+    """Keys of a recorded call, whose logits are its last result."""
+    given = named(SPECS[call.op], call.args)
+    return gate_keys(call.results[2], given["bias"], given["bias_vl"], given["image"])
 
 
 def _topk_margin(given: dict[str, Any]) -> Tensor:
@@ -138,7 +178,6 @@ def _gap(values: Tensor, k: int) -> Tensor:
 
 
 _MARGINS: dict[str, Callable[[dict[str, Any]], Tensor]] = {
-    "moe_gate": _gate_margin,
     "topk_select": _topk_margin,
     "block_select": _block_margin,
 }
@@ -162,8 +201,8 @@ def changes(
         recorded = [c for c in calls if c.op == op]
         for call, values in zip(recorded, seen.get(op, []), strict=True):
             given = named(SPECS[op], call.args)
-            if op == "moe_gate":
-                want, got = gate_keys(given["logits"], given["bias"], given["bias_vl"], given["image"]), values
+            if op == "moe_route":
+                want, got = _route_keys(call), values
             else:
                 want, got = visible_scores(given), visible_scores(given | {"scores": values})
             for position, a, b in zip(positions[call.step], want, got, strict=False):

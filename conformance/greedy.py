@@ -20,7 +20,7 @@ from torch import Tensor
 from ..hal.registry import REFERENCE, REGISTRY
 from ..model.transformer import Model
 from .case import Finding, Outcome, Target
-from .decisions import DECIDING, Place, Replay, changes, margins, replaying
+from .decisions import DECIDING, Place, Replay, changes, in_parts, margins, replaying
 from .levels import MULTIPLE, of_own, reference_model, target_model
 from .trace import OpCall, Trace, tracing
 from .variants import installed, variants
@@ -96,9 +96,9 @@ def _reference(preset: str, count: int) -> tuple[Model, list[list[int]], Run, li
     starts = prompts(model.config.text.vocab_size, count)
     trace = Trace(keep=lambda op: op in DECIDING)
     with REGISTRY.using(REFERENCE, ""):
-        with tracing(trace):
+        with tracing(trace), installed({"index_topk": in_parts}):
             want = free_run(model, starts, trace)
-        with replaying(Replay.of(trace)) as taken, installed(variants()["all"]):
+        with installed(variants()["all"]), replaying(Replay.of(trace)) as taken:
             other = free_run(model, starts, Trace(), want.tokens)
     where = positions(starts)
     spread = changes(trace.calls, taken.seen, where)

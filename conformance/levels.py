@@ -76,12 +76,12 @@ def world(preset: str, long: int) -> World:
         layers = len(model.layers)
         spread, logits, alone = [0.0] * layers, 0.0, 0.0
         for name, functions in variants().items():
-            with replaying(replay.again()), installed(functions):
+            with installed(functions), replaying(replay.again()):
                 other = plan.run(Walker(model)).steps
             spread = [max(s, e) for s, e in zip(spread, layer_errors(other, steps), strict=True)]
             logits = max(logits, logit_error(other, steps))
             if name == "all":
-                with replaying(replay.again()), installed(functions):
+                with installed(functions), replaying(replay.again()):
                     other = plan.run(Walker(model), lambda step, layer: steps[step].layers[layer]).steps
                 alone = max(_relative(other, steps))
     for layer in range(1, layers):

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import ops
 from ..hal.registry import REGISTRY, Kernel
 from ..ops.spec import SPECS, OpSpec, WeightHandle
 from .oracle import expected
@@ -54,6 +55,13 @@ def _linear_bf16(x: Tensor, weight: WeightHandle, fp32_out: bool) -> Tensor:
     return y if fp32_out else y.bfloat16()
 
 
+def _moe_route(
+    x: Tensor, gate: WeightHandle, bias: Tensor, bias_vl: Tensor, image: Tensor, k: int, scaling: float
+) -> tuple[Tensor, ...]:
+    logits = _linear_bf16(x, gate, True)
+    return *ops.moe_gate(logits, bias, bias_vl, image, k, scaling), logits
+
+
 def _grouped_linear(xq: Tensor, xs: Tensor, weight: WeightHandle, source: Tensor | None, offsets: Tensor) -> Tensor:
     x, bounds = _wide(fp8(xq, xs)), offsets.tolist()
     rows = x.shape[0] if source is None else source.shape[0]
@@ -72,19 +80,32 @@ def _rounded_once(spec: OpSpec, *args: Any) -> Any:
     return outs[0] if len(outs) == 1 else outs
 
 
+def _rms_norm_quant(*args: Any) -> tuple[Tensor, ...]:
+    y = _rounded_once(SPECS["rms_norm"], *args)
+    return y, *ops.quant_fp8(y)
+
+
+def _hc_collapse_norm(*args: Any) -> tuple[Tensor, ...]:
+    x, pending, weight, eps = args
+    y = _rounded_once(SPECS["rms_norm"], _rounded_once(SPECS["hc_collapse"], x, pending), weight, eps)
+    return y, *ops.quant_fp8(y)
+
+
 Fn = Callable[..., Any]
 ORDER: dict[str, Fn] = {
     "linear_fp8": _linear_fp8,
     "linear_fp8_grouped": _linear_fp8_grouped,
     "linear_bf16": _linear_bf16,
     "grouped_linear": _grouped_linear,
+    "moe_route": _moe_route,
 }
+NORMS: dict[str, Fn] = {"rms_norm_quant": _rms_norm_quant, "hc_collapse_norm": _hc_collapse_norm}
 
 
 def variants() -> dict[str, dict[str, Fn]]:
     """Name of each variant -> its functions by op; arguments are those of the op, in spec order."""
     expected.load_oracles()
-    fused: dict[str, Fn] = {name: partial(_rounded_once, SPECS[name]) for name in ROUNDED_ONCE}
+    fused: dict[str, Fn] = {name: partial(_rounded_once, SPECS[name]) for name in ROUNDED_ONCE} | NORMS
     attention: dict[str, Fn] = {"sparse_attention": partial(_rounded_once, SPECS["sparse_attention"])}
     return {"order": ORDER, "fused": fused, "unrounded_p": attention, "all": {**ORDER, **fused, **attention}}
 

@@ -250,6 +250,20 @@ class Registry:
                 self._pins = before
             self._changed()
 
+    @contextmanager
+    def unpinned(self, op: str, kernel: str) -> Iterator[None]:
+        """Leave out pins of `op` to `kernel` in a with block: how that kernel calls the one it stands in front of."""
+        with self._lock:
+            before = self._pins
+            self._pins = [pin for pin in self._current_pins() if pin != (op, kernel)]
+        self._changed()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._pins = before
+            self._changed()
+
     def _current_pins(self) -> list[tuple[str, str]]:
         return parse_pins(str(env.get("DEEPINFER_PIN") or "")) if self._pins is None else self._pins
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from .. import ops
+from ..ops.fused import NormQuant
 from ..ops.spec import WeightHandle
 from .config import TextConfig
 from .step import Step
@@ -67,23 +68,23 @@ class Attention:
         self.weights = weights
         self.rope_table = rope_table
 
-    def __call__(self, x: torch.Tensor, step: Step) -> torch.Tensor:
+    def __call__(self, x: NormQuant, step: Step) -> torch.Tensor:
         """Attention of every row.
 
         Args:
-            x: bf16 [T, D], the normed input.
+            x: bf16 [T, D], the normed input, and its codes.
             step: caches and what earlier layers left; this layer adds to both.
 
         Returns:
             bf16 [T, D].
         """
         positions = step.batch.positions
-        x8 = ops.quant_fp8(x)
+        x8 = x.q, x.scale
         query, bottleneck8 = self.queries(x8, positions)
         fresh = self.window_records(x8, positions)
         if not step.entries_written:
-            self.write_entries(x, step)
-        self._select(x, bottleneck8, step)
+            self.write_entries(x.y, step)
+        self._select(x.y, bottleneck8, step)
         output = self._attend(query, fresh, step)
         return self.project(ops.rope(output, positions, self.rope_table, True))
 
@@ -102,8 +103,8 @@ class Attention:
     ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
         """Rotated queries bf16 [T, h, d] and the quantised bottleneck they come from."""
         text, weights = self.text, self.weights
-        bottleneck = ops.rms_norm(ops.linear_fp8(*x8, weights.wq_a), weights.q_norm, text.rms_norm_eps)
-        bottleneck8 = ops.quant_fp8(bottleneck)
+        bottleneck = ops.rms_norm_quant(ops.linear_fp8(*x8, weights.wq_a), weights.q_norm, text.rms_norm_eps)
+        bottleneck8 = bottleneck.q, bottleneck.scale
         query = ops.linear_fp8(*bottleneck8, weights.wq_b).view(-1, text.num_attention_heads, text.head_dim)
         return ops.rope(query, positions, self.rope_table, False), bottleneck8
 
@@ -206,13 +207,15 @@ class Attention:
         head_weight = ops.linear_bf16(x, weights.weights_proj, False)
         pages = step.caches.index[role.index_k_source]
         visible, size = batch.visible[role.ratio], text.candidate_block_size
-        where = (visible, batch.row_seq, batch.block_table, role.ratio)
-        if role.candidate == "restricted" and step.blocks is not None:
-            scores = ops.index_score_blocks(packed, head_weight, pages, step.blocks, *where, size)
-            selected = ops.topk_select(scores, visible, text.index_topk, step.blocks, size)
-        else:
-            scores = ops.index_score(packed, head_weight, pages, *where, batch.entries[role.ratio])
+        given = (packed, head_weight, pages, visible, batch.row_seq, batch.block_table)
+        entries = batch.entries[role.ratio]
+        if role.candidate == "source":
+            # Both choices are made from these scores, so they are written out.
+            scores = ops.index_score(*given, role.ratio, entries)
             selected = ops.topk_select(scores, visible, text.index_topk, None, size)
-            if role.candidate == "source":
-                step.blocks = ops.block_select(scores, visible, size, text.candidate_topk_blocks)
+            step.blocks = ops.block_select(scores, visible, size, text.candidate_topk_blocks)
+        else:
+            blocks = step.blocks if role.candidate == "restricted" else None
+            size = 1 if blocks is None else size
+            selected, _ = ops.index_topk(*given, blocks, role.ratio, entries, size, text.index_topk)
         step.selected[role.layer] = selected

@@ -17,6 +17,7 @@ from .. import ops
 from ..hal import errors
 from ..ops import sampling
 from ..ops.draft import DraftRows
+from ..ops.fused import NormQuant
 from ..ops.spec import WeightHandle
 from .attention import Attention
 from .caches import Caches
@@ -180,10 +181,10 @@ class DraftAttention(Attention):
         ring = step.caches.rings[self.role.prefix]
         ops.window_store(fresh, ring, batch.positions, batch.row_seq, batch.seq_end, batch.state_slot)
 
-    def draft(self, x: torch.Tensor, step: DraftStep) -> torch.Tensor:
-        """Attention of the rows of a draft pass: bf16 [S*block, D] -> the same."""
+    def draft(self, x: NormQuant, step: DraftStep) -> torch.Tensor:
+        """Attention of the rows of a draft pass: bf16 [S*block, D] and its codes -> bf16 [S*block, D]."""
         rows = step.rows
-        x8 = ops.quant_fp8(x)
+        x8 = x.q, x.scale
         query, _ = self.queries(x8, rows.positions)
         output = ops.sparse_attention(
             query,
@@ -224,11 +225,11 @@ class Drafter:
         assert step.taps is not None
         weights, eps = self.weights, self.text.rms_norm_eps
         hidden = ops.linear_fp8(*ops.quant_fp8(step.taps.flatten(1)), weights.main_proj)
-        hidden8 = ops.quant_fp8(ops.rms_norm(hidden, weights.main_norm, eps))
+        normed = ops.rms_norm_quant(hidden, weights.main_norm, eps)
         for layer in self.layers:
             attention = layer.attention
             assert isinstance(attention, DraftAttention)
-            attention.remember(hidden8, step)
+            attention.remember((normed.q, normed.scale), step)
 
     def __call__(
         self,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from .. import ops
+from ..ops.fused import NormQuant
 from .attention import Attention
 from .config import TextConfig
 from .moe import MoE
@@ -33,9 +34,9 @@ class HyperConnection:
         self.weights = weights
         self.text = text
 
-    def enter(self, streams: torch.Tensor, pending: torch.Tensor) -> torch.Tensor:
-        """Normed input of the sub-layer: streams bf16 [T, m, D], pending fp32 [T, m] -> bf16 [T, D]."""
-        return ops.rms_norm(ops.hc_collapse(streams, pending), self.weights.norm, self.text.rms_norm_eps)
+    def enter(self, streams: torch.Tensor, pending: torch.Tensor) -> NormQuant:
+        """Normed input of the sub-layer bf16 [T, D], with its codes: streams bf16 [T, m, D], pending fp32 [T, m]."""
+        return ops.hc_collapse_norm(streams, pending, self.weights.norm, self.text.rms_norm_eps)
 
     def leave(self, streams: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """New streams bf16 [T, m, D] and the pre-mix fp32 [T, m] pending for the next sub-layer."""

@@ -137,6 +137,11 @@ class Loader:
         weight = self.tensor(f"{prefix}.weight")
         return self._keep(ops.linear_bf16_prepare(weight), weight)
 
+    def router(self, prefix: str) -> WeightHandle:
+        """The linear that routes to experts."""
+        weight = self.tensor(f"{prefix}.weight")
+        return self._keep(ops.moe_route_prepare(weight), weight)
+
     def grouped_output(self, prefix: str) -> WeightHandle:
         """The output projection by groups of heads: [G * N, K] seen as [G, N, K]."""
         shape = (self.config.text.o_groups, -1)
@@ -215,7 +220,7 @@ class Loader:
     def _moe(self, prefix: str, experts: range) -> MoEWeights:
         shared = f"{prefix}.shared_experts"
         return MoEWeights(
-            gate=self.bf16(f"{prefix}.gate"),
+            gate=self.router(f"{prefix}.gate"),
             bias=self.tensor(f"{prefix}.gate.bias"),
             bias_vl=self.tensor(f"{prefix}.gate.bias_vl"),
             w13=self.fp4_experts(prefix, experts, ("w1", "w3")),

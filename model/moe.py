@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from .. import ops
+from ..ops.fused import NormQuant
 from ..ops.spec import WeightHandle
 
 
@@ -37,22 +38,21 @@ class MoE:
         self.scaling = scaling
         self.limit = limit
 
-    def __call__(self, x: torch.Tensor, image: torch.Tensor) -> torch.Tensor:
+    def __call__(self, x: NormQuant, image: torch.Tensor) -> torch.Tensor:
         """Feed-forward of every row.
 
         Args:
-            x: bf16 [T, D], the normed input.
+            x: bf16 [T, D], the normed input, and its codes.
             image: bool [T], rows routed with the image bias.
 
         Returns:
             bf16 [T, D].
         """
         weights, limit = self.weights, self.limit
-        logits = ops.linear_bf16(x, weights.gate, True)
-        route, experts = ops.moe_gate(
-            logits, weights.bias, weights.bias_vl, image, self.experts_per_token, self.scaling
+        route, experts, _ = ops.moe_route(
+            x.y, weights.gate, weights.bias, weights.bias_vl, image, self.experts_per_token, self.scaling
         )
-        x8 = ops.quant_fp8(x)
+        x8 = x.q, x.scale
         source, packed_route, offsets, position = ops.moe_pack(
             experts, route, weights.first_expert, weights.local_experts
         )

@@ -198,7 +198,7 @@ class Model:
             if self.topology.compact_refusal is not None:
                 raise errors.NotSupportedError("dropping rows of a prompt", self.topology.compact_refusal)
             consumers = self.layers[self.topology.n_prefill_layer :]
-            hidden = consumers[0].attention_mix.enter(streams, pending)
+            hidden = consumers[0].attention_mix.enter(streams, pending).y
             for layer in consumers:
                 layer.attention.write_entries(hidden, step)
             step.entries_written = True

@@ -60,8 +60,8 @@ HC_COLLAPSE_NORM = define(
     ],
     outs=_NORM_QUANT_OUTS,
     dynamic="T",
-    semantics="""y = rms_norm(hc_collapse(x, pending), weight, eps), D a multiple of 32; whether the collapsed row is
-        rounded to bf16 in between is a backend's choice, once per static signature (the reference rounds)."""
+    semantics="""y = rms_norm(hc_collapse(x, pending), weight, eps), D a multiple of 32: the collapsed row is rounded
+        to bf16 in between, as by those two ops."""
     + _QUANTISED
     + """ The row enters a sub-layer: y for its bf16 projections, codes for the FP8 ones. A row whose streams cancel to
         nothing is zero, or normed rounding noise.""",

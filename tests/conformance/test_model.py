@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -78,12 +79,12 @@ def test_a_legitimate_variant_is_not_wrong_and_fallbacks_are_listed() -> None:
     def variant(op: str) -> Callable[..., Any]:
         return lambda fn, *args: variants()["all"][op](*args[:-1])
 
-    chosen = ("linear_bf16", "grouped_linear", "linear_fp8", "rms_norm", "hc_expand")
+    chosen = ("linear_bf16", "grouped_linear", "linear_fp8", "rms_norm", "hc_expand", "moe_route", "hc_collapse_norm")
     with planted(**{op: variant(op) for op in chosen}) as target:
         for judge in (levels.judge_layers, levels.judge_replayed):
             outcome = judge("tiny", LONG, target)
             assert not outcome.findings and outcome.worst is not None
-            assert "sparse_attention" in outcome.skipped and "rms_norm" not in outcome.skipped
+            assert "sparse_attention" in outcome.skipped and "rms_norm," not in outcome.skipped
 
 
 def test_errors_of_a_layer_and_of_the_whole_are_seen() -> None:
@@ -154,9 +155,8 @@ def test_margins() -> None:
     assert got.tolist() == [4.0]  # the last block counts as infinite, 9 is next, 5 after it
     logits, bias = torch.tensor([[0.0, 1.0, 2.0, 3.0]]), torch.zeros(4)
     keys = gate_keys(logits, bias, bias, torch.tensor([False]))
-    assert margins(call("moe_gate", logits, bias, bias, torch.tensor([False]), 1, 1.0)).allclose(
-        keys[:, 3] - keys[:, 2]
-    )
+    route = call("moe_route", None, None, bias, bias, torch.tensor([False]), 1, 1.0)
+    assert margins(replace(route, results=(bias, bias, logits))).allclose(keys[:, 3] - keys[:, 2])
 
 
 def test_a_replay_gives_recorded_results_in_order() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,8 @@ from deepinfer.hal.errors import NotSupportedError
 from deepinfer.model.batch import Batch, SequenceSlice
 from deepinfer.model.loading import load_model
 from deepinfer.model.step import Step
-from golden_adapter import Adapter, factory
+from deepinfer.ops.counting import counting
+from golden_adapter import Adapter, factory, normed
 from guard import ComputeOutsideOps, Guard, Inline
 from released import GOLDEN_CHECKPOINT
 from schedules import Driver
@@ -42,11 +44,38 @@ def test_no_computation_happens_outside_ops(adapter: Adapter, tokens: list[int])
     assert logits.shape == (2, 512) and guard.inside > 1000
 
 
+def test_op_calls_of_every_layer(adapter: Adapter) -> None:
+    """Fused ops stand where the contract has them: a launch more in a layer is forty in a step."""
+    every = {
+        "hc_collapse_norm": 2, "hc_coefficients": 2, "hc_expand": 2,
+        "linear_fp8": 6, "rms_norm_quant": 1, "rms_norm": 1, "rope": 2, "window_pack": 1, "sparse_attention": 1,
+        "window_store": 1, "quant_fp8": 2, "linear_fp8_grouped": 1,
+        "moe_route": 1, "moe_pack": 1, "grouped_linear": 2, "swiglu_quant": 2, "moe_combine": 1,
+    }  # fmt: skip
+    assert sum(every.values()) == 29
+    model, step = adapter.model, Step(adapter.batch([5, 6, 7], 0, 3, []), adapter.caches())
+    streams, pending = model.enter(step.batch)
+    for layer in model.layers:
+        role, want = layer.attention.role, Counter(every)
+        if role.owns_kv:
+            want.update(["linear_bf16", "rms_norm", "compressed_store"])
+            want.update(["linear_bf16", "compress_pool", "compressor_ring_store"] if role.ratio == 2 else [])
+        if role.owns_index_k:
+            want.update(["linear_bf16", "rms_norm", "index_key_store"])
+        if role.runs_indexer:
+            both = ["index_score", "topk_select", "block_select"]
+            want.update(["linear_fp8", "index_query_pack", "linear_bf16"])
+            want.update(both if role.candidate == "source" else ["index_topk"])
+        with counting() as counts:
+            streams, pending = layer(streams, pending, step)
+        assert {op: len(rows) for op, rows in counts.rows.items()} == want, role
+
+
 @pytest.mark.usefixtures("inline")
 def test_the_guard_sees_a_stray_computation(adapter: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
     layer = adapter.model.layers[3]
     enter = layer.moe_mix.enter
-    monkeypatch.setattr(layer.moe_mix, "enter", lambda streams, pending: enter(streams, pending) * 1)
+    monkeypatch.setattr(layer.moe_mix, "enter", lambda *given: enter(*given)._replace(y=enter(*given).y * 1))
     with Guard(), pytest.raises(ComputeOutsideOps, match="aten.mul"):
         adapter.model.forward(adapter.batch([5], 0, 1, [0]), adapter.caches())
 
@@ -72,7 +101,7 @@ def changed_layers(adapter: Adapter, tokens: list[int], spoil: Callable[[Any], N
 
     def outputs() -> list[torch.Tensor]:
         step = Step(Batch.build([part], text, model.device), driver.caches)
-        return [layer.attention(x, step) for layer, x in zip(model.layers, inputs, strict=True)]
+        return [layer.attention(normed(x), step) for layer, x in zip(model.layers, inputs, strict=True)]
 
     pages, state = driver.caches.pages.clone(), driver.caches.state.clone()
     before = outputs()
@@ -148,7 +177,7 @@ def test_image_rows_are_routed_with_their_own_bias(adapter: Adapter, monkeypatch
     moe = adapter.model.layers[0].moe
     x = torch.randn(1, adapter.text.hidden_size, generator=torch.Generator().manual_seed(4)).bfloat16()
     plain, image = torch.tensor([False]), torch.tensor([True])
-    text_y, image_y = moe(x, plain), moe(x, image)
+    text_y, image_y = moe(normed(x), plain), moe(normed(x), image)
     assert not torch.equal(text_y, image_y), "the two biases of the golden checkpoint choose other experts"
 
 

@@ -23,7 +23,10 @@ from deepinfer.model.presets.corpus import STORY
 from deepinfer.model.tokenizer import Tokenizer
 from deepinfer.model.transformer import Model
 
-RECORDED = ("hc_coefficients", "hc_expand", "moe_gate", "topk_select", "block_select", "engram_gate", "swiglu_quant")
+RECORDED = (
+    "hc_coefficients", "hc_expand", "moe_route", "topk_select", "index_topk", "block_select", "engram_gate",
+    "swiglu_quant",
+)  # fmt: skip
 LENGTH = 200  # past the candidate limit (64 entries), the top-k limit and several windows
 EDITED = 112  # rows compared after an edit; past the same limits
 
@@ -75,7 +78,9 @@ def healthy(directory: Path, tokens: np.ndarray) -> Iterator[Run]:
     def recorder(name: str, op: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             out = op(*args, **kwargs)
-            calls[name].append((args, out))
+            # Selections of both ops are one list, in the order of the layers.
+            fused = name == "index_topk"
+            calls["topk_select" if fused else name].append((args, out[0] if fused else out))
             return out
 
         return call
@@ -130,7 +135,7 @@ def test_hyper_connection_mixes_vary_with_the_input_and_with_the_stream(healthy:
 def test_routing_uses_every_expert_of_every_layer(healthy: Run) -> None:
     experts = healthy.model.config.text.n_routed_experts
     choices = []
-    for weights, chosen in healthy.outputs("moe_gate"):
+    for weights, chosen, _ in healthy.outputs("moe_route"):
         share = torch.bincount(chosen.flatten().long(), minlength=experts) / chosen.numel()
         assert share.min() > 0.01
         assert -(share * share.log()).sum() / np.log(experts) > 0.8

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from deepinfer import ops
 from deepinfer.backends import reference
 from deepinfer.backends.reference import formats
 from deepinfer.model.batch import Batch, SequenceSlice
@@ -23,6 +24,7 @@ from deepinfer.model.step import Step
 from deepinfer.model.truncation import EXACT, Truncation
 from deepinfer.model.vision import ImageSpan, decode_image, expand_prompt, fit_image, plan_resize
 from deepinfer.ops import layouts
+from deepinfer.ops.fused import NormQuant
 
 PAGES = 8
 
@@ -135,16 +137,16 @@ class Adapter:
         return module(self._bf16(streams), module.fetch(self.step.batch), self.step.batch.image)
 
     def collapse_norm(self, name: str, streams: Any, pending: Any) -> Any:
-        return self._mix(name).enter(self._bf16(streams), self._put(pending))
+        return self._mix(name).enter(self._bf16(streams), self._put(pending)).y
 
     def attention(self, layer: int, x: Any) -> Any:
-        return self.model.layers[layer].attention(self._bf16(x), self.step)
+        return self.model.layers[layer].attention(self._input(x), self.step)
 
     def selected(self, layer: int) -> Any:
         return self.step.selected[layer].cpu().numpy()
 
     def ffn(self, layer: int, x: Any) -> Any:
-        return self.model.layers[layer].moe(self._bf16(x), self.step.batch.image)
+        return self.model.layers[layer].moe(self._input(x), self.step.batch.image)
 
     def mix(self, name: str, streams: Any, y: Any) -> Any:
         return self._mix(name).leave(self._bf16(streams), self._bf16(y))
@@ -154,6 +156,9 @@ class Adapter:
 
     def _bf16(self, array: Any) -> torch.Tensor:
         return self._put(array).to(torch.bfloat16)
+
+    def _input(self, array: Any) -> NormQuant:
+        return normed(self._bf16(array))
 
     def _mix(self, name: str) -> Any:
         _, number, part = name.split(".")
@@ -171,6 +176,11 @@ class Adapter:
                 streams = module(streams, module.fetch(batch), batch.image)
             streams, pending = layer(streams, pending, step)
         return step, streams
+
+
+def normed(x: torch.Tensor) -> NormQuant:
+    """Rows that are normed already, as a sub-layer takes them."""
+    return NormQuant(x, *ops.quant_fp8(x))
 
 
 def entries(layout: layouts.RecordLayout, pages: torch.Tensor, channels: int, ratio: int, count: int) -> Any:
