@@ -7,6 +7,7 @@ version, the compiler's own version, and the flags. Nothing is reused that any o
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -16,7 +17,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -38,6 +39,10 @@ SANITIZERS = {
     "undefined": ("-fsanitize=undefined", "-fno-sanitize-recover=undefined", "-fno-sanitize=alignment,vptr"),
     "address": ("-fsanitize=address", "-fno-omit-frame-pointer"),
 }
+# The runtime's files by the translation units that they are compiled in: most of the time goes into the headers of the
+# standard library, so there are as few as keep two processors at work.
+UNITS = (("access", "cube", "launch", "memory"), ("dma", "schedule", "simt"))
+_PREFIX = '#include "c_api/asc_simd.h"\n'  # what every kernel begins with, compiled once
 _ERRORS_SHOWN = 12
 
 
@@ -144,7 +149,20 @@ def _template_folder() -> Path | None:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
 
-    return once(target, fill)
+    with _alone(target):
+        return once(target, fill)
+
+
+@contextlib.contextmanager
+def _alone(target: Path) -> Iterator[None]:
+    """While no other thread or process fills a folder beside `target`: what all need first is made by one of them."""
+    if target.exists():
+        yield
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
+        yield
 
 
 def once(target: Path, fill: Callable[[Path], None]) -> Path:
@@ -177,15 +195,30 @@ def runtime(sanitize: str = "") -> Path:
     target = cache_root() / "runtime" / digest([_header_key(), version, *flags])
 
     def fill(folder: Path) -> None:
-        def one(file: Path) -> None:
-            _compile(
-                [path, *flags, "-c", str(file), "-o", str(folder / f"{file.stem}.o")], f"the runtime's {file.name}"
-            )
+        def one(files: Sequence[str]) -> None:
+            unit = folder / f"{'_'.join(files)}.cpp"
+            unit.write_text("".join(f'#include "{HERE / "runtime" / name}.cpp"\n' for name in files), encoding="utf-8")
+            _compile([path, *flags, "-c", str(unit), "-o", str(unit.with_suffix(".o"))], f"the runtime's {unit.name}")
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            list(pool.map(one, _tree(HERE / "runtime", ["*.cpp"])))
+            list(pool.map(one, UNITS))
 
-    return once(target, fill)
+    with _alone(target):
+        return once(target, fill)
+
+
+def _prefix(flags: Sequence[str]) -> Path:
+    """A header that includes what every kernel begins with, and beside it its precompiled form for these flags."""
+    path, version = compiler()
+    target = cache_root() / "prefix" / digest([_header_key(), version, *flags])
+
+    def fill(folder: Path) -> None:
+        (folder / "prefix.h").write_text(_PREFIX, encoding="utf-8")
+        made = ["-x", "c++-header", str(folder / "prefix.h"), "-o", str(folder / "prefix.h.gch")]
+        _compile([path, *flags, f"-I{HERE / 'include'}", f"-I{HERE}", *made], "the headers of the simulator")
+
+    with _alone(target):
+        return once(target, fill) / "prefix.h"
 
 
 def build(text: str, sanitize: str = "") -> Path:
@@ -214,7 +247,9 @@ def build(text: str, sanitize: str = "") -> Path:
     templates = digest([*_template_texts(), *_template_texts().values()]) if "tl_templates" in text else ""
     key = digest([code, _header_key(), wheel()[0] if templates else "", templates, version, *flags])
     target = cache_root() / "kernels" / key
-    objects = runtime(sanitize)
+    if target.exists():
+        return target / "kernel.so"
+    objects, prefix = runtime(sanitize), _prefix(flags)
     folders = [HERE / "include", HERE]
     if templates and (patched := _template_folder()) is not None:
         folders.append(patched)
@@ -222,8 +257,8 @@ def build(text: str, sanitize: str = "") -> Path:
     def fill(folder: Path) -> None:
         (folder / "kernel.cpp").write_text(code, encoding="utf-8")
         include = [f"-I{f}" for f in folders]
-        one = [path, *flags, *include, "-c", str(folder / "kernel.cpp"), "-o", str(folder / "kernel.o")]
-        _compile(one, "the kernel")
+        files = ["-include", str(prefix), "-c", str(folder / "kernel.cpp"), "-o", str(folder / "kernel.o")]
+        _compile([path, *flags, *include, *files], "the kernel")
         linked = [*SANITIZERS[sanitize], "-shared", "-pthread", str(folder / "kernel.o")]
         together = [path, *linked, *map(str, sorted(objects.glob("*.o"))), "-o", str(folder / "kernel.so")]
         _compile(together, "the kernel")
