@@ -17,8 +17,28 @@ TOPK_SELECT = {
     for blocks in (False, True)
 }
 
+QUERY_PACK = Program("index_query_pack.cpp", "index_query_pack")
+MOST_CHANNELS, MOST_TURNED = 8192, 512
 INDEX_SCORE = Program("index_score.cpp", "index_score")
 MOST_HEADS, WIDTHS, CHUNK = 64, (32, 64, 128), 1024
+
+
+def _queries(signature: Signature) -> str | None:
+    heads, di, turned = signature.dims["H"], signature.dims["di"], 2 * signature.dims["F"]
+    if di % 32 or turned % 16 or not 0 < turned <= min(di, MOST_TURNED):
+        return f"di in multiples of 32 and 2F of 16, 2F from 16 to di and {MOST_TURNED}; got {di} and {turned}"
+    return None if heads * di <= MOST_CHANNELS else f"H * di up to {MOST_CHANNELS}, got {heads * di}"
+
+
+@kernel("index_query_pack", version=0, source="ascendc", supports=_queries)
+def index_query_pack(q: Tensor, positions: Tensor, table: Tensor, out: Tensor | None) -> Tensor:
+    rows, heads, di = q.shape
+    shape = (rows, heads, FP4_32_INDEX.record_bytes(di))
+    packed = torch.empty(shape, dtype=torch.uint8, device=q.device) if out is None else out
+    turned = 2 * table.shape[1]
+    given = {"q": q, "positions": positions, "table": table, "packed": packed}
+    QUERY_PACK(rows, **given, rows=rows, heads=heads, di=di, turned=turned)
+    return packed
 
 
 def _scores(signature: Signature) -> str | None:
