@@ -9,7 +9,6 @@ negative, so more rows or longer contexts are never predicted to be cheaper.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
@@ -89,20 +88,21 @@ class CostFit:
     def __init__(self, near: int) -> None:
         self.near = near
         self.cost: Cost | None = None
-        self._steps: deque[tuple[Features, float]] = deque(maxlen=WINDOW)
-        self._since = 0
+        self._steps = np.zeros((WINDOW, 5))  # the features and seconds of the last steps, in turns
+        self._count = self._since = 0
 
     def add(self, spans: Iterable[tuple[int, int]], seconds: float) -> None:
         """A step that ran."""
-        self._steps.append((step_features(spans, self.near), seconds))
+        self._steps[self._count % WINDOW] = *step_features(spans, self.near), seconds
+        self._count += 1
         self._since += 1
-        if len(self._steps) >= LEAST and self._since >= (EVERY if self.cost is not None else 1):
+        if self._count >= LEAST and self._since >= (EVERY if self.cost is not None else 1):
             self._since = 0
             self.cost = self._fit()
 
     def _fit(self) -> Cost:
-        x = np.array([features for features, _ in self._steps])
-        y = np.maximum([seconds for _, seconds in self._steps], 1e-9)
+        steps = self._steps[: self._count]
+        x, y = steps[:, :4], np.maximum(steps[:, 4], 1e-9)
         # By relative error: a step that took a hundred times as long as it should, for whatever reason, weighs as much
         # as any other.
         coefficients = non_negative_least_squares(x / y[:, None], np.ones_like(y))
@@ -118,15 +118,20 @@ def non_negative_least_squares(x: npt.NDArray[np.float64], y: npt.NDArray[np.flo
     Args:
         x: fp64 [n, terms], few terms. y: fp64 [n].
     """
+    terms = x.shape[1]
     scale = np.sqrt((x * x).sum(axis=0))
     scale[scale == 0] = 1.0
-    best, least = np.zeros(x.shape[1]), float(y @ y)
-    for size in range(1, x.shape[1] + 1):
-        for terms in combinations(range(x.shape[1]), size):
-            chosen = list(terms)
-            part = np.linalg.lstsq(x[:, chosen] / scale[chosen], y, rcond=None)[0]
-            off = x[:, chosen] @ (part / scale[chosen]) - y
+    # |x c - y| is |r c - z| and something that no c changes: a few rows, however many steps.
+    q, r = np.linalg.qr(x / scale)
+    z = q.T @ y
+    best, least = np.zeros(terms), float(z @ z)
+    for size in range(terms, 0, -1):  # all terms first: where that solution is not negative, none is better
+        for chosen in map(list, combinations(range(terms), size)):
+            part = np.linalg.lstsq(r[:, chosen], z, rcond=None)[0]
+            off = r[:, chosen] @ part - z
             if (part >= 0).all() and float(off @ off) < least:
-                best, least = np.zeros(x.shape[1]), float(off @ off)
-                best[chosen] = part / scale[chosen]
-    return best
+                best, least = np.zeros(terms), float(off @ off)
+                best[chosen] = part
+        if size == terms and best.any():
+            break
+    return best / scale

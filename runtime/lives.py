@@ -101,7 +101,7 @@ class Lives(Observer):
             life.preemptions += 1
             self.gave_way(life, time.monotonic())
 
-    def ran(self, work: Sequence[Work], began: float, ended: float, queues: Queues) -> None:
+    def ran(self, work: Sequence[Work], began: float, ended: float, queues: Queues, launched: float) -> None:
         still = self._still
         if not still:
             return
@@ -113,12 +113,12 @@ class Lives(Observer):
             life = self.lives[key]
             life.start = item.start
             if life.began is None:
-                life.began = began
+                life.began = launched
                 life.cached_tokens = item.request.cached_tokens or 0
                 life.forked_tokens = max(0, item.start - life.cached_tokens)
                 self.began(life)
             else:
-                self.resumed(life, began)
+                self.resumed(life, launched)
 
     def failed(self, work: Sequence[Work], error: Exception) -> None:
         self._still.update(item.request.key for item in work if item.request.key in self.lives)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .execute import Work
     from .planner import StepPlan
     from .queues import Queues
+    from .request import Request
 
 PREFIX = "deepinfer_"
 STEP_KINDS = ("prefill", "decode", "mixed")
@@ -180,21 +181,22 @@ class EngineMetrics(Lives):
         self._count("preemptions_total")
 
     def resumed(self, life: Life, now: float) -> None:
-        if life.key in self._offloaded:
-            self._offloaded.remove(life.key)
-            self._count("cached_tokens_total", life.start, "host")
+        tier = "host" if life.key in self._offloaded else "device"  # computed again, but for what the cache had of it
+        self._offloaded.discard(life.key)
+        self._count("cached_tokens_total", life.start, tier)
 
     # ---- steps
 
     def planned(self, plan: StepPlan, seconds: float) -> None:
         if plan.items:
             self._time("plan_seconds", seconds)
-        if plan.offloaded:
-            self._offloaded.update(plan.offloaded)
-            self._count("offloads_total", len(plan.offloaded))
 
-    def ran(self, work: Sequence[Work], began: float, ended: float, queues: Queues) -> None:
-        super().ran(work, began, ended, queues)
+    def offloaded(self, request: Request) -> None:
+        self._offloaded.add(request.key)
+        self._count("offloads_total")
+
+    def ran(self, work: Sequence[Work], began: float, ended: float, queues: Queues, launched: float) -> None:
+        super().ran(work, began, ended, queues, launched)
         rows = rows_of(work)
         kind = step_kind(rows)
         self._count("steps_total", label=kind)

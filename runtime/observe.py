@@ -40,8 +40,16 @@ class Observer:
     def preempted(self, request: Request) -> None:
         """A running sample gives its pages back, to be computed again or to end."""
 
-    def ran(self, work: Sequence[Work], began: float, ended: float, queues: Queues) -> None:
-        """The rows of a step have been computed, between two moments, and are committed."""
+    def offloaded(self, request: Request) -> None:
+        """Of these, one whose caches went to host memory."""
+
+    def ran(self, work: Sequence[Work], began: float, ended: float, queues: Queues, launched: float) -> None:
+        """The rows of a step have been computed, between two moments, and are committed.
+
+        Args:
+            work: without the rows of requests that had ended before.
+            launched: when the step was launched: before `began` where it waited for the one before.
+        """
 
     def failed(self, work: Sequence[Work], error: Exception) -> None:
         """A step raised. Its samples are in the queue again."""
@@ -88,8 +96,11 @@ class Observers(Observer):
     def preempted(self, request: Request) -> None:
         self._tell("preempted", request)
 
-    def ran(self, work: Sequence[Work], began: float, ended: float, queues: Queues) -> None:
-        self._tell("ran", work, began, ended, queues)
+    def offloaded(self, request: Request) -> None:
+        self._tell("offloaded", request)
+
+    def ran(self, work: Sequence[Work], began: float, ended: float, queues: Queues, launched: float) -> None:
+        self._tell("ran", work, began, ended, queues, launched)
 
     def failed(self, work: Sequence[Work], error: Exception) -> None:
         self._tell("failed", work, error)

@@ -34,6 +34,8 @@ class Pool:
         self._leases = 0
         self._marks = [0] * (capacity + 1)
         self._reclaimable = 0
+        self.version = 0
+        """Rises whenever the owners of an id that a cache holds change."""
 
     @property
     def free(self) -> int:
@@ -84,6 +86,7 @@ class Pool:
         self._reclaimable -= 0 < self._marks[index] == self._references[index]
         self._references[index] += references
         self._marks[index] += marks
+        self.version += marks != 0 or self._marks[index] > 0
         self._reclaimable += 0 < self._marks[index] == self._references[index]
 
     def _take(self, count: int) -> list[int]:
@@ -108,6 +111,11 @@ class Pool:
         if self._references[index] == 0:
             self._generations[index] += 1
             self._free.append(index)
+
+    @property
+    def leases(self) -> int:
+        """Owners."""
+        return self._leases
 
     def check(self, leases: Iterable[Lease]) -> None:
         """Conservation: free + owned = total, and the reference counts are exactly those of the live leases.

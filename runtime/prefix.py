@@ -130,6 +130,12 @@ class PrefixCache:
         self._block = page_tokens
         self._blocks: OrderedDict[Hash, Lease] = OrderedDict()  # the longest unused first, as are the states
         self._states: OrderedDict[Hash, Lease] = OrderedDict()
+        self._version = 0  # rises with every block and state that comes or goes
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Another one whenever a request might find something else than before."""
+        return self._version, self._pages.version
 
     @property
     def free_pages(self) -> int:
@@ -146,6 +152,12 @@ class PrefixCache:
         pages, slots = self.forks.leases()
         return chain(self._blocks.values(), pages), chain(self._states.values(), slots)
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Numbers of page leases and slot leases."""
+        anchors = self.forks.slots_kept
+        return len(self._blocks) + anchors, len(self._states) + anchors
+
     def root(self, salt: str | None) -> Hash:
         """The beginning of the chains of requests with this salt: they share with each other and with nobody else."""
         identity = b"" if self.settings is None else self.settings.identity
@@ -161,9 +173,15 @@ class PrefixCache:
         """The longest prefix that the request can go on behind; its last computed row is never part of it."""
         if self.settings is None or not self._blocks:
             return NO_MATCH
+        known = request.matched
+        if known is None or known[0] != self.version:
+            known = request.matched = self.version, self._match(request, self.settings)
+        return known[1]
+
+    def _match(self, request: Request, settings: PrefixSettings) -> Match:
         most = request.most_cached()
-        if self.settings.truncation.on:
-            most = min(most, self.settings.truncation.keep_from(request.prompt_len))
+        if settings.truncation.on:
+            most = min(most, settings.truncation.keep_from(request.prompt_len))
         names = self._chain(request)[: most // self._block]
         found, reclaimed = 0, [0]
         for count, name in enumerate(names, 1):
@@ -173,7 +191,7 @@ class PrefixCache:
             reclaimed.append(reclaimed[-1] + (self._pages.holders(lease.ids[0]) == 0))
             if name in self._states:
                 found = count
-        seen, again = len(reclaimed) - 1, self.settings.replay // self._block
+        seen, again = len(reclaimed) - 1, settings.replay // self._block
         if again and seen - found >= 2 * again:  # it spares at least as much as it takes
             begin = seen - again
             return Match(begin * self._block, reclaimed[begin], seen * self._block, True)
@@ -266,6 +284,7 @@ class PrefixCache:
                 lease.join(request.pages, index, index + 1)
                 self._pages.mark(lease.ids[0])
                 self._blocks[names[index]] = lease
+                self._version += 1
         self._use(names[request.stored : full])
         request.stored = full
 
@@ -305,10 +324,12 @@ class PrefixCache:
 
     def _put_state(self, name: Hash, slot: Lease) -> None:
         self._states[name] = slot
+        self._version += 1
         self._slots.mark(slot.ids[0])
 
     def _take_state(self, name: Hash) -> Lease:
         slot = self._states.pop(name)
+        self._version += 1
         self._slots.unmark(slot.ids[0])
         return slot
 
@@ -340,6 +361,7 @@ class PrefixCache:
         """Gives up a block, and its state: nobody could find it any more."""
         lease = self._blocks.pop(name, None)
         if lease is not None:
+            self._version += 1
             self._pages.unmark(lease.ids[0])
             lease.release()
         if name in self._states:

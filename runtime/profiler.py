@@ -183,7 +183,7 @@ class Profiler(Observer):
         if self._state in (ASKED, STOPPING):
             self._move()
 
-    def ran(self, work: Sequence[Work], began: float, ended: float, queues: Queues) -> None:
+    def ran(self, work: Sequence[Work], began: float, ended: float, queues: Queues, launched: float) -> None:
         if self._state == RUNNING:
             with self._changed:
                 self._left -= 1

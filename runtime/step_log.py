@@ -150,9 +150,9 @@ class StepLog(Lives):
     def timed(self, name: str, seconds: float) -> None:
         self._window.timers.setdefault(name, Times()).add(seconds)
 
-    def ran(self, work: Sequence[Work], began: float, ended: float, queues: Queues) -> None:
+    def ran(self, work: Sequence[Work], began: float, ended: float, queues: Queues, launched: float) -> None:
         window = self._window
-        super().ran(work, began, ended, queues)
+        super().ran(work, began, ended, queues, launched)
         rows = rows_of(work)
         window.steps += 1
         window.samples += len(work)

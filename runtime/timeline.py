@@ -121,8 +121,8 @@ class Timeline(Lives):
             now = time.monotonic()
             self._plans.append((now - seconds, now))
 
-    def ran(self, work: Sequence[Work], began: float, ended: float, queues: Queues) -> None:
-        super().ran(work, began, ended, queues)
+    def ran(self, work: Sequence[Work], began: float, ended: float, queues: Queues, launched: float) -> None:
+        super().ran(work, began, ended, queues, launched)
         for item in work:
             life = self.lives.get(item.request.key)
             known = item.end - len(item.drafts)

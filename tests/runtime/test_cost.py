@@ -137,7 +137,17 @@ def test_a_prompt_is_cut_to_the_time_that_decoding_rows_leave() -> None:
 def test_prompts_get_on_however_long_decoding_takes() -> None:
     slow = Cost(1.0, 0.0, 0.0, 0.0, 640)
     items = planned([RequestView(0, 10, 9, 1)], [RequestView(1, 100), RequestView(2, 100), RequestView(3, 100)], slow)
-    assert [(item.key, item.end - item.start) for item in items] == [(0, 1), (1, 100), (2, 28)]
+    assert [(item.key, item.end - item.start) for item in items] == [(0, 1), (1, 64), (2, 32), (3, 32)]
+    (first, *_) = planned([RequestView(0, 10, 9, 1)], [RequestView(1, 200)], slow)[1:]
+    assert first.end == 128
+
+
+def test_a_prompt_leaves_half_of_the_time_to_those_behind_it() -> None:
+    long, short = RequestView(1, 8000), RequestView(2, 300)
+    (alone_,), (beside, other) = planned([], [long]), planned([], [long, short])
+    assert other.end == 300 and alone_.end / 2 < beside.end < alone_.end - 100
+    first, second = planned([], [long, RequestView(2, 8000)])
+    assert alone_.end / 2 < first.end == second.end < alone_.end, "two beginnings cost less than one beginning and more"
 
 
 def test_a_time_needs_prompts_that_may_be_cut() -> None:

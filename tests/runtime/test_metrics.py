@@ -8,7 +8,9 @@ import time
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,11 +20,12 @@ from deepinfer.runtime.execute import Work
 from deepinfer.runtime.lives import Life
 from deepinfer.runtime.metrics import CATALOGUE, OUTCOMES, EngineMetrics, Histogram
 from deepinfer.runtime.metrics_server import MetricsServer, exposition
+from deepinfer.runtime.offload import HostSettings
 from deepinfer.runtime.outputs import FinishReason, RequestOutput
 from deepinfer.runtime.params import SamplingParams
-from deepinfer.runtime.planner import StepPlan
 from deepinfer.runtime.prefix import PrefixSettings
-from engines import FREE, Faulty, build_engine, drain
+from delayed import Delayed
+from engines import FREE, Faulty, alone, build_engine, drain
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -154,12 +157,73 @@ def test_tokens_by_who_had_them() -> None:
     drain(engine)
     assert count(metrics, "cached_tokens_total", "fork") == engine.stats.forked_tokens > 0
     assert count(metrics, "cached_tokens_total", "device") == 0
-    plan = StepPlan(preempted=[7], offloaded=[7])
     life = Life(7, "y", 0, 3, 0.0, began=1.0, start=12)
-    metrics.planned(plan, 0.1)
+    metrics.offloaded(SimpleNamespace(key=7))  # type: ignore[arg-type]
     metrics.resumed(life, 2.0)
-    metrics.resumed(life, 3.0)
     assert count(metrics, "offloads_total") == 1 and count(metrics, "cached_tokens_total", "host") == 12
+    life.start = 8
+    metrics.resumed(life, 3.0)  # computed again, but for what the prefix cache had
+    assert count(metrics, "cached_tokens_total", "host") == 12 and count(metrics, "cached_tokens_total", "device") == 8
+
+
+@pytest.mark.parametrize("how", ["saved", "fails", "ends"])
+def test_an_offload_counts_when_it_has_happened(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    engine, metrics = watched(
+        num_pages=7, max_model_len=28, host=HostSettings(40, 8), stop_preempted_request=how == "ends"
+    )
+    if how == "fails":
+        monkeypatch.setattr(engine.executor, "save", Mock(side_effect=RuntimeError("no room")))
+    for key in range(3):
+        engine.add_request(None, key, params(12), [5 + key] * 4)
+    drain(engine)
+    assert count(metrics, "preemptions_total") > 0
+    assert count(metrics, "offloads_total") == engine.stats.offloads
+    assert (count(metrics, "offloads_total") > 0) == (how == "saved")
+    assert (count(metrics, "cached_tokens_total", "host") > 0) == (how == "saved")
+
+
+def test_overlapping_steps_make_no_queue_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step is launched while the one before runs: its requests have waited up to the launch and no longer."""
+    clock = Clock(monkeypatch)
+    executor = Delayed(97, 64, 8, 4, slack=1)
+    engine, metrics = watched(executor=executor, async_scheduling=True)
+    compute = executor.compute
+
+    def slow(cells: Any) -> Any:
+        clock.now += 1.0
+        return compute(cells)
+
+    monkeypatch.setattr(executor, "compute", slow)
+    engine.add_request(None, 0, params(6), [5] * 3)
+    engine.step()
+    engine.add_request(None, 1, params(2), [6] * 3)
+    drain(engine)
+    queue, prefill = (metrics.histograms[name][""] for name in ("queue_seconds", "prefill_seconds"))
+    assert (queue.count, queue.total) == (2, 0.0)
+    # The first step runs while the second request's is launched behind it: that one's token takes both.
+    assert (prefill.count, prefill.total) == (2, 1.0 + 2.0)
+
+
+def test_rows_of_who_has_ended_are_not_counted() -> None:
+    """The device sees the end of a sequence, and the step launched behind it has no row of it."""
+    for drafts in (0, 2):
+        executor = Delayed(97, 64, 8, 4, slack=3)
+        engine, metrics = watched(executor=executor, async_scheduling=True, max_drafts=drafts, max_tokens=32, slack=3)
+        compute, rows = executor.compute, 0
+
+        def counted(cells: Any, compute: Any = compute) -> Any:
+            nonlocal rows
+            found = compute(cells)
+            rows += sum(cell.span[1] - cell.span[0] for cell in cells)
+            return found
+
+        executor.compute = counted  # type: ignore[method-assign]
+        said = [one.token_id for one in alone([4, 5], params(30), max_drafts=drafts, max_tokens=32)]
+        stop = next(token for place, token in enumerate(said) if place >= 3 and token not in said[:place])
+        engine.add_request(None, 0, params(30, stop_token_ids=[stop]), [4, 5])
+        drain(engine)
+        assert executor.masked == 1
+        assert sum(metrics.counters["rows_total"].values()) == rows > 3
 
 
 def test_cache_hits_and_occupancy() -> None:

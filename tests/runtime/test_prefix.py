@@ -17,10 +17,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from deepinfer.hal.errors import InvalidArgumentError
 from deepinfer.runtime.images import PromptImage
 from deepinfer.runtime.params import SamplingParams
 from deepinfer.runtime.pool import Pool, PoolError
-from deepinfer.runtime.prefix import Chain, PrefixSettings
+from deepinfer.runtime.prefix import Chain, PrefixCache, PrefixSettings
 from engines import FREE, Faulty, alone, bits, build_engine, drain, tokens
 
 PAGE = 4
@@ -69,6 +70,54 @@ def test_a_beginning_shared_by_several_is_found_by_the_third() -> None:
     system = text(0, 8)
     found = [ask(engine, key, system + text(10 + key, 9))[0].cached_tokens for key in range(4)]
     assert found == [0, 0, 8, 8]
+
+
+def test_the_cache_can_be_turned_off_and_on() -> None:
+    engine = build()
+    found = []
+    for key, on in enumerate([True, True, False, False, True, True]):
+        if key in (2, 4):
+            engine.use_prefix_cache(on)
+        found.append(ask(engine, key, text(0, 12))[0].cached_tokens)
+        if not on:
+            assert engine._queues.pages.used == 0
+    assert found == [0, 8, 0, 0, 0, 8]
+    with pytest.raises(InvalidArgumentError, match="use_prefix_cache"):
+        build_engine().use_prefix_cache(False)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_found_is_remembered_no_longer_than_it_is_true(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Requests that wait for room are looked up once per change of the cache, not once per step."""
+    looked, asked = 0, 0
+    match, find = PrefixCache.match, PrefixCache._match
+
+    def counted(self: PrefixCache, request: Any, settings: PrefixSettings) -> Any:
+        nonlocal looked
+        looked += 1
+        return find(self, request, settings)
+
+    def checked(self: PrefixCache, request: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        found = match(self, request)
+        if self._blocks:
+            assert found == find(self, request, cast(PrefixSettings, self.settings))
+        return found
+
+    monkeypatch.setattr(PrefixCache, "_match", counted)
+    monkeypatch.setattr(PrefixCache, "match", checked)
+    rng = random.Random(seed)
+    engine = build(num_pages=rng.choice([18, 30]), num_slots=4, max_requests=2, max_tokens=12, max_drafts=DRAFTS)
+    for key in range(14):
+        prompt = text(rng.randrange(2), rng.randrange(1, 14)) + text(key, rng.randrange(1, 6))
+        engine.add_request(None, key, SamplingParams(**FREE, max_tokens=rng.randrange(1, 30)), prompt)
+        for _ in range(rng.randrange(4)):
+            engine.step()
+        if rng.random() < 0.1:
+            engine.reset_prefix_cache()
+    drain(engine)
+    assert asked > 20 and looked < asked
 
 
 def test_requests_side_by_side_share_pages_and_no_state() -> None:
