@@ -342,7 +342,7 @@ class LLMEngine:
     def _take_outputs(self) -> list[RequestOutput]:
         with self._lock:
             if not self._queues:
-                self.check_conservation()
+                self._queues.check_idle()
             outputs, self._ready = self._ready, []
             self.observers.returned(outputs)
         return outputs
@@ -431,8 +431,9 @@ class LLMEngine:
             began, self._landed = max(flight.launched, self._landed), ended
             self._flights.remove(flight)
             leaving = [request for request in flight.set_down() if request.finished]
+            work = [item for item in flight.work if not item.ahead]  # the others ended before their rows were known
             if self._costs is not None:
-                self._costs.add([(item.start, item.end) for item in flight.work], ended - began)
+                self._costs.add([(item.start, item.end) for item in work], ended - began)
             self._commit(flight, results)
             for request in leaving:
                 self._retire(request)
@@ -441,7 +442,7 @@ class LLMEngine:
                     settle(item)
             self.stats.steps += 1
             if self.observers:
-                self.observers.ran(flight.work, began, ended, self._queues)
+                self.observers.ran(work, began, ended, self._queues, flight.launched)
                 self.observers.timed("commit", time.monotonic() - ended)
             if self._search is not None:
                 self._search.step_passed(flight.work)
@@ -567,6 +568,18 @@ class LLMEngine:
         with self._lock:
             self._queues.cache.clear()
 
+    def use_prefix_cache(self, on: bool) -> None:
+        """Whether later requests find and leave anything in the prefix cache, which is emptied. On at the beginning.
+
+        Raises:
+            InvalidArgumentError: the engine has none.
+        """
+        if self.config.prefix is None:
+            raise InvalidArgumentError("use_prefix_cache", on, "an engine with enable_prefix_caching=True")
+        with self._lock:
+            self._queues.cache.clear()
+            self._queues.cache.settings = self.config.prefix if on else None
+
     @property
     def pages_in_use(self) -> int:
         """Pages that requests hold; those of the prefix cache alone are not among them."""
@@ -662,6 +675,7 @@ class LLMEngine:
             try:
                 self._queues.offload(request, self.executor)
                 self.stats.offloads += 1
+                self.observers.offloaded(request)
                 return
             except Exception:
                 log.exception("the caches of request %r could not be saved: computed again", request.request_id)

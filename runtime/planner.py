@@ -7,8 +7,11 @@ carries the plan out and commits the results.
 Policy
 ------
 * Mixed steps: every step carries decode rows and prefill chunks together. Decoding requests come first, so a long
-  prompt never stalls them; what is left of the token budget goes to prompts that are under way, then to new ones, in
-  arrival order.
+  prompt never stalls them; what is left of the token budget goes to prompts: by priority, and among equals first to
+  those that are under way, then to new ones in the order of turns.
+* Nobody is stuck behind a long prompt. Where prompts may be cut, one that does not fit leaves up to half of what there
+  is, rows and time, to those behind it. Where they may not, those behind it go first as far as the next step still
+  holds it.
 * A new request gets the pages of its whole known text and a state slot when it is admitted, so it never needs pages in
   the middle of its prompt. A decoding request takes a page when it, or a draft that is to be verified, crosses a page
   border; it keeps the page when the draft is rejected.
@@ -23,8 +26,9 @@ Policy
   host memory, where there is room and copying takes less time than computing; or its whole text is a prompt again
   (results are the same bit for bit since rows do not depend on how they are batched); or it ends, if the engine was
   told to stop preempted requests. No request is admitted in a step that preempts.
-* Admission is in the order of turns (`waiting.py`): who does not fit makes those behind wait, and the plan says what
-  it lacks.
+* Admission is in the order of turns (`waiting.py`), and the plan says what the first one lacks that has to wait. Who
+  lacks pages is passed by those behind it while it is patient (`RequestView.patient`), then they wait as well; so do
+  they behind one that lacks a slot.
 * A request that is admitted begins behind what the prefix cache has of it. A step ends where the cache wants the state
   of a request (`RequestView.cut`).
 """
@@ -92,10 +96,11 @@ class RequestView:
         kept: of a request that runs: pages that stay taken when it and all behind it give way, since those before it
             share them. Only said where the step might be short of pages.
         shared: of these requests: pages that anybody else has, too.
-        priority: of a request that runs.
+        priority: as the request says.
         most: tokens that it computes at most, so that bounds of a step that is planned ahead take no page that it can
             never use; 0 is no such bound.
         paused: it runs and takes no part in this step: it ends with the step before, or its state is copied behind it.
+        patient: it waits, and not for so long that others may not begin before it where pages are short for it.
 
     Of a request whose last step still runs, `length`, `computed` and `drafts` are bounds: as if all of its drafts were
     accepted, and none of those that could be said.
@@ -117,6 +122,7 @@ class RequestView:
     paused: bool = False
     shared: int = 0
     priority: int = 0
+    patient: bool = False
 
     def lacks(self, page_tokens: int) -> int:
         """Pages that it takes when it decodes in this step."""
@@ -195,31 +201,75 @@ def plan_step(state: Snapshot, limits: Limits) -> StepPlan:
     """The plan of the next step. Empty only when there is nothing to do."""
     plan = StepPlan()
     running, free_pages = _decode(state, limits, plan)
-    room = _Room(limits, plan, state.cost)
-    for view in running:
-        if view.paused or is_decoding(view):
-            continue
-        count = room.take(view)
-        if count == 0:
-            plan.held = Held(view.key, room.lack(view))
-            return plan
-        plan.items.append(PlanItem(view.key, view.computed, view.computed + count, 0, False))
     if plan.preempted:
-        if state.waiting:
-            plan.held = Held(state.waiting[0].key, "a step that preempts nobody")
-        return plan
-    slots = min(state.free_slots, limits.max_requests - len(running))
+        begin, held = [], [Held(view.key, "a step that preempts nobody") for view in state.waiting[:1]]
+    else:
+        begin, held = _who_may_begin(state, limits, len(running), free_pages)
+    under_way = [(view, -1) for view in running if not (view.paused or is_decoding(view))]
+    late = _give_rows(_in_turn(under_way, begin), limits, state.cost, plan, len(running))
+    plan.held = next(iter([*late, *held]), None)
+    return plan
+
+
+def _who_may_begin(
+    state: Snapshot, limits: Limits, running: int, free_pages: int
+) -> tuple[list[tuple[RequestView, int]], list[Held]]:
+    """Waiting requests for which there is memory, each with the pages that it takes; and who lacks what."""
+    begin: list[tuple[RequestView, int]] = []
+    held: list[Held] = []
+    slots = min(state.free_slots, limits.max_requests - running)
     for view in state.waiting:
         pages = pages_to_begin(view, limits.page_tokens)
         lack = _lack(pages + view.reclaimed, free_pages, slots, state.free_slots)
-        count = 0 if lack else room.take(view)
-        if count == 0:
-            plan.held = Held(view.key, lack or room.lack(view))
-            break
-        plan.items.append(PlanItem(view.key, view.computed, view.computed + count, pages, True))
+        if lack:
+            held.append(Held(view.key, lack))
+            if slots <= 0 or not view.patient:
+                break
+            continue
+        begin.append((view, pages))
         slots -= 1
         free_pages -= pages + view.reclaimed
-    return plan
+    return begin, held
+
+
+def _in_turn(
+    under_way: Sequence[tuple[RequestView, int]], begin: Sequence[tuple[RequestView, int]]
+) -> list[tuple[RequestView, int]]:
+    """Both lists in one, each in its order: whoever waits goes before prompts of a lower priority."""
+    merged: list[tuple[RequestView, int]] = []
+    place = 0
+    for entry in under_way:
+        while place < len(begin) and begin[place][0].priority > entry[0].priority:
+            merged.append(begin[place])
+            place += 1
+        merged.append(entry)
+    return [*merged, *begin[place:]]
+
+
+def _give_rows(
+    prompts: Sequence[tuple[RequestView, int]], limits: Limits, cost: Cost | None, plan: StepPlan, running: int
+) -> list[Held]:
+    """Rows of the prompts, each with the pages that it takes to begin, -1 where it runs. Returns who got none."""
+    room = _Room(limits, plan, cost)
+    behind = sum(room.wanted(view) for view, _ in prompts)
+    held: list[Held] = []
+    longest = 0  # of those who got nothing
+    for view, pages in prompts:
+        behind -= room.wanted(view)
+        waits = pages >= 0
+        # Whoever begins has rows in the next step as well, which must still hold the longest that was passed.
+        if longest and waits and longest > limits.max_tokens - (1 + limits.max_drafts) * (running + 1):
+            break
+        count = room.take(view, behind)
+        if count:
+            plan.items.append(PlanItem(view.key, view.computed, view.computed + count, max(pages, 0), waits))
+            running += waits
+            continue
+        held.append(Held(view.key, room.lack(view)))
+        if limits.chunked_prefill:
+            break  # there is nothing left
+        longest = max(longest, room.wanted(view))
+    return held
 
 
 def pages_to_begin(view: RequestView, page_tokens: int) -> int:
@@ -252,18 +302,29 @@ class _Room:
             spans = ((item.start, item.end) for item in plan.items)
             self._seconds = limits.step_seconds - self._cost.of(step_features(spans, self._cost.near))
 
-    def take(self, view: RequestView) -> int:
-        """Rows given to the request: 0 when it has to wait for another step."""
+    def wanted(self, view: RequestView) -> int:
+        """Rows that the request takes where there is room for them."""
+        if is_decoding(view):
+            return view.length + view.drafts - view.computed
+        return (view.cut if view.computed < view.cut < view.prefill else view.prefill) - view.computed
+
+    def take(self, view: RequestView, behind: int = 0) -> int:
+        """Rows given to the request: 0 when it has to wait for another step.
+
+        Args:
+            behind: rows that are wanted by those behind it.
+        """
         if is_decoding(view) and view.drafts:  # back from the host: its drafts are verified as if it had not been there
-            count = view.length + view.drafts - view.computed
+            count = self.wanted(view)
             if count > self._tokens:
                 return 0
             self._tokens -= count
             return count
-        wanted = (view.cut if view.computed < view.cut < view.prefill else view.prefill) - view.computed
-        count = wanted if wanted <= self._tokens else self._tokens if self._chunked else 0
+        wanted = self.wanted(view)
+        left = self._tokens - min(behind, self._tokens // 2) if self._chunked else self._tokens
+        count = wanted if wanted <= left else left if self._chunked else 0
         if self._cost is not None:
-            count = self._in_time(view.computed, count, self._cost)
+            count = self._in_time(view.computed, count, behind, self._cost)
         if self._context is not None:
             if view.length > self._context:
                 return 0
@@ -272,9 +333,11 @@ class _Room:
         self._tokens -= count
         return count
 
-    def _in_time(self, start: int, count: int, cost: Cost) -> int:
+    def _in_time(self, start: int, count: int, behind: int, cost: Cost) -> int:
         """Of so many rows, those that the step has time for. The first prompts get `least_chunk` rows in any case."""
-        count = max(cost.rows_within(self._seconds, start, count), min(count, self._least))
+        share = min(self._seconds / 2, cost.of(span(0, behind, cost.near)))
+        least = self._least - min(behind, self._least // 2)
+        count = max(cost.rows_within(self._seconds - max(share, 0.0), start, count), min(count, least))
         self._least = max(0, self._least - count)
         self._seconds -= cost.of(span(start, start + count, cost.near))
         return count

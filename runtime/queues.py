@@ -14,10 +14,13 @@ from .image_workers import EncodedImage, ImageWorkers
 from .moves import Moves
 from .offload import HostSettings, HostStore
 from .planner import RequestView, Snapshot, pages_for, pages_to_begin
-from .pool import Pool
+from .pool import Pool, PoolError
 from .prefix import PrefixCache, PrefixSettings
 from .request import Request
 from .waiting import Service, Waiting
+
+PATIENCE = 10.0
+"""Seconds from the arrival of a request for which it lets others begin while pages are short for it."""
 
 
 class Queues:
@@ -116,7 +119,7 @@ class Queues:
             waiting = self.waiting.first(max(most, 0) + 1, now)
         return Snapshot(
             running=running,
-            waiting=self._waiting_views(waiting),
+            waiting=self._waiting_views(waiting, now),
             free_pages=self.cache.free_pages,
             free_slots=self.cache.free_slots,
             cost=cost,
@@ -135,19 +138,22 @@ class Queues:
             shared = [] if lease is None else [page for page in lease.ids if self.pages.holders(page) > 1]
             seen.update(shared)
             kept = sum(seen[page] < self.pages.holders(page) for page in shared)
-            priority = running[place].params.priority
-            views[place] = replace(views[place], kept=kept, shared=len(shared), priority=priority)
+            views[place] = replace(views[place], kept=kept, shared=len(shared))
         return views
 
-    def _waiting_views(self, waiting: Sequence[Request]) -> list[RequestView]:
-        """The waiting requests, up to the first for whom pages are short: nobody behind it may begin."""
+    def _waiting_views(self, waiting: Sequence[Request], now: float) -> list[RequestView]:
+        """The waiting requests, up to the first for whom pages are short and behind whom nobody may begin."""
         views: list[RequestView] = []
         left = self.cache.free_pages
         for request in waiting:
             view = self._waiting_view(request)
+            # One that has given way is not made to wait by others.
+            view.patient = not request.preemptions and now - request.arrival_time < PATIENCE
             views.append(view)
-            left -= pages_to_begin(view, self.page_tokens) + view.reclaimed
-            if left < 0:
+            need = pages_to_begin(view, self.page_tokens) + view.reclaimed
+            if need <= left:
+                left -= need
+            elif not view.patient:
                 break
         return views
 
@@ -239,6 +245,19 @@ class Queues:
     def pages_in_use(self) -> int:
         """Pages that samples hold; those of the prefix cache alone are not among them."""
         return self.pages.capacity - self.cache.free_pages
+
+    def check_idle(self) -> None:
+        """What `check_conservation` says where no sample is there, as far as counting tells: whatever the cache holds,
+        this costs the same. Raises PoolError.
+        """
+        pins = [lease for lease in self.forks.pins if not lease.released] if self.forks.pins else []
+        for pool, known, which in zip((self.pages, self.slots), self.cache.counts, (0, 1), strict=True):
+            known += sum(len(request.leases()[which]) for request in self.leaving)
+            known += sum(one.pool is pool for one in pins)
+            if pool.leases != known:
+                raise PoolError(f"{pool.name}: {pool.leases} leases are alive, {known} are known to an owner")
+            if not known and pool.used:
+                raise PoolError(f"{pool.name}: {pool.used} ids have no owner")
 
     def check_conservation(self) -> None:
         """Free + owned = total in both pools, by the leases of the samples. Raises PoolError."""

@@ -13,7 +13,7 @@ from .outputs import FinishReason
 from .params import SamplingParams
 from .planner import RequestView
 from .pool import Lease, Pool
-from .prefix import Chain
+from .prefix import Chain, Match
 from .stop import StopStrings
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class Request:
         tainted: nothing of it may be kept.
         anchor: what another sample has computed of its text, while it waits to go on from there.
         valid_start: first position whose window keys its rows see; above 0 where they are computed by bounded replay.
+        matched: what the prefix cache had of it, and the cache's version then.
         host: where its caches are while it is preempted by offload; then `computed` stays as it was.
     """
 
@@ -112,6 +113,7 @@ class Request:
     anchor: Anchor | None = None
     valid_start: int = 0
     host: HostLease | None = None
+    matched: tuple[tuple[int, int], Match] | None = None
 
     def __post_init__(self) -> None:
         self.length = self.prompt_len
@@ -153,16 +155,21 @@ class Request:
             min(len(self.proposal.tokens), self.draft_count()),
             self.redrafts,
             cut=self.checkpoint,
+            priority=self.params.priority,
         )
 
     def _view_ahead(self, flying: Work) -> RequestView:
-        pages = 0 if self.pages is None else len(self.pages)
+        pages, priority = 0 if self.pages is None else len(self.pages), self.params.priority
         if flying.redraft:
-            return RequestView(self.key, self.length, flying.end, pages, self.draft_count(), cut=self.checkpoint)
+            drafts = self.draft_count()
+            return RequestView(self.key, self.length, flying.end, pages, drafts, cut=self.checkpoint, priority=priority)
         if not flying.sample:
             redraft = self.num_output_tokens > 0 and self.draft_count() > 0 and flying.end < self.length - 1
             paused = flying.end == self.checkpoint  # a copy of its state is queued before the step behind it
-            return RequestView(self.key, self.length, flying.end, pages, 0, redraft, cut=self.checkpoint, paused=paused)
+            return RequestView(
+                self.key, self.length, flying.end, pages, 0, redraft, cut=self.checkpoint, paused=paused,
+                priority=priority,
+            )  # fmt: skip
         return RequestView(
             self.key,
             flying.end + 1,
@@ -171,6 +178,7 @@ class Request:
             self.draft_count(1),
             most=self.prompt_len + self.max_output_tokens - 1,
             paused=self.num_output_tokens + 1 >= self.max_output_tokens,
+            priority=priority,
         )
 
     def drafts(self) -> list[int]:
@@ -220,6 +228,7 @@ class Request:
         self.valid_start = 0
         self.computed = self.written = self.stored = self.checkpoint = 0
         self.generation += 1
+        self.matched = None
         self.proposal = Proposal([])
 
     def suspend(self, held: HostLease) -> None:

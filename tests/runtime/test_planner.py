@@ -27,14 +27,53 @@ def test_the_module_needs_no_torch() -> None:
 
 def test_decode_rows_and_prefill_chunks_share_a_step() -> None:
     plan = plan_step(snapshot([RequestView(0, 6, 5, 2)], [RequestView(1, 20), RequestView(2, 3)]), LIMITS)
-    assert plan.items == [PlanItem(0, 5, 6, 0, False), PlanItem(1, 0, 7, 5, True)]
+    assert plan.items == [PlanItem(0, 5, 6, 0, False), PlanItem(1, 0, 4, 5, True), PlanItem(2, 0, 3, 1, True)]
     assert plan.tokens == 8 and plan.preempted == []
+
+
+def test_a_long_prompt_holds_no_short_one_up_and_gets_half_at_least() -> None:
+    limits = Limits(max_tokens=64, max_requests=9, page_tokens=4)
+
+    def rows(*waiting: int, under_way: int = 1000) -> list[int]:
+        running = [RequestView(0, under_way, 100, 250)] if under_way else []
+        state = snapshot(running, [RequestView(1 + n, count) for n, count in enumerate(waiting)], pages=10_000, slots=8)
+        plan = plan_step(state, limits)
+        assert plan.tokens == min(64, sum(waiting) + max(0, under_way - 100))
+        return [item.end - item.start for item in plan.items]
+
+    assert rows(5) == [59, 5]
+    assert rows(5, 7) == [52, 5, 7]
+    assert rows(500) == [32, 32]
+    assert rows(500, 500, 3) == [32, 16, 13, 3]
+    assert rows(500, 3, under_way=0) == [61, 3]
+    assert rows(40, under_way=110) == [10, 40]
+    plan = plan_step(snapshot([RequestView(0, 1000, 100, 250)], [RequestView(1, 500)], pages=3), limits)
+    assert plan.tokens == 64 and len(plan.items) == 1, "nothing is left to one that cannot begin"
+
+
+def test_whoever_waits_goes_before_prompts_of_a_lower_priority() -> None:
+    running = [RequestView(0, 99, 98, 25), RequestView(1, 90, 8, 25, priority=1), RequestView(2, 90, 8, 25)]
+    waiting = [RequestView(7, 3, priority=2), RequestView(8, 30, priority=1), RequestView(9, 4, priority=3)]
+    plan = plan_step(snapshot(running, waiting, slots=9), Limits(max_tokens=21, max_requests=9, page_tokens=4))
+    # A decoding row, then by priority, each prompt leaving half of the rest; equals of one under way come behind it.
+    assert [item.key for item in plan.items] == [0, 7, 1, 8, 9, 2]
+    # One that came behind another waits behind it, whatever its priority: those are the turns.
+    assert [item.end - item.start for item in plan.items] == [1, 3, 9, 4, 2, 2]
+
+
+def test_who_lacks_pages_is_passed_while_it_is_patient() -> None:
+    long, short = RequestView(1, 40, patient=True), RequestView(2, 3)
+    plan = plan_step(snapshot([], [long, short], pages=5), LIMITS)
+    assert [item.key for item in plan.items] == [2] and plan.held is not None and plan.held.key == 1
+    long.patient = False
+    assert plan_step(snapshot([], [long, short], pages=5), LIMITS).items == []
+    assert plan_step(snapshot([], [RequestView(1, 4, patient=True), short], slots=0), LIMITS).items == []
 
 
 def test_a_prompt_under_way_comes_before_new_ones_and_after_decodes() -> None:
     running = [RequestView(1, 20, 7, 5), RequestView(0, 6, 5, 2)]
     plan = plan_step(snapshot(running, [RequestView(2, 3)]), LIMITS)
-    assert [(item.key, item.end - item.start) for item in plan.items] == [(0, 1), (1, 7)]
+    assert [(item.key, item.end - item.start) for item in plan.items] == [(0, 1), (1, 4), (2, 3)]
 
 
 def test_a_new_request_gets_the_pages_of_its_whole_prompt() -> None:
@@ -47,7 +86,19 @@ def test_a_new_request_gets_the_pages_of_its_whole_prompt() -> None:
 def test_without_chunks_a_prompt_waits_for_a_step_that_holds_it() -> None:
     limits = Limits(max_tokens=8, max_requests=4, page_tokens=4, chunked_prefill=False)
     plan = plan_step(snapshot([RequestView(0, 6, 5, 2)], [RequestView(1, 8), RequestView(2, 1)]), limits)
-    assert [item.key for item in plan.items] == [0]  # and nobody overtakes the head of the queue
+    assert [item.key for item in plan.items] == [0]  # and nobody else begins, or the next step were too short as well
+
+
+def test_without_chunks_others_go_before_one_that_the_next_step_holds() -> None:
+    limits = Limits(max_tokens=20, max_requests=6, page_tokens=4, chunked_prefill=False)
+    waiting = [RequestView(1, 12), RequestView(2, 17), RequestView(3, 3), RequestView(4, 2), RequestView(5, 1)]
+    plan = plan_step(snapshot([RequestView(0, 6, 5, 2)], waiting, slots=6), limits)
+    # With 0, 1 and 3 there are three rows beside the 17; with a fourth that prompt would have to wait again.
+    assert [item.key for item in plan.items] == [0, 1, 3]
+    assert plan.held is not None and plan.held.key == 2
+    decoding = [RequestView(item.key, 20, 19, 5) for item in plan.items]
+    following = plan_step(snapshot(decoding, [waiting[1], *waiting[3:]], slots=3), limits)
+    assert [item.key for item in following.items] == [0, 1, 3, 2]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +115,7 @@ def test_a_step_may_cap_the_summed_lengths_of_its_prompts() -> None:
     plan = plan_step(snapshot([RequestView(0, 15, 13, 4)], [RequestView(1, 6), RequestView(2, 5)]), limits)
     assert [item.key for item in plan.items] == [0]
     plan = plan_step(snapshot([], [RequestView(1, 6), RequestView(2, 5)]), limits)
-    assert [(item.key, item.end) for item in plan.items] == [(1, 6), (2, 2)]
+    assert [(item.key, item.end) for item in plan.items] == [(1, 4), (2, 4)]
 
 
 def test_no_preemption_unless_a_page_is_needed() -> None:

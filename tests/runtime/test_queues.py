@@ -11,7 +11,7 @@ import pytest
 from deepinfer.runtime.images import PromptImage
 from deepinfer.runtime.params import SamplingParams
 from deepinfer.runtime.pool import PoolError
-from deepinfer.runtime.queues import Queues
+from deepinfer.runtime.queues import PATIENCE, Queues
 from deepinfer.runtime.request import Request
 
 
@@ -65,7 +65,12 @@ def test_nobody_is_looked_at_behind_one_that_does_not_fit() -> None:
     """What the prefix cache has of a request takes time to find out, at every step that it waits."""
     queues = Queues(num_pages=2, num_slots=9, max_requests=9, page_tokens=4)
     queues.add([request(key) for key in range(6)])
-    assert keys(queues.snapshot([], 0.0).waiting) == [0, 1, 2]
+    views = queues.snapshot([], 0.0).waiting
+    assert keys(views) == [0, 1, 2, 3, 4, 5] and all(view.patient for view in views), "for a while others may pass"
+    views = queues.snapshot([], PATIENCE).waiting
+    assert keys(views) == [0, 1, 2] and not any(view.patient for view in views)
+    queues.waiting.find(1).preemptions = 1
+    assert [view.patient for view in queues.snapshot([], 0.0).waiting[:2]] == [True, False]
 
 
 def test_a_snapshot_holds_what_may_run(queues: Queues) -> None:
@@ -76,6 +81,19 @@ def test_a_snapshot_holds_what_may_run(queues: Queues) -> None:
     trial = [one for one in queues if one.key in (1, 4, 5)]
     state = queues.snapshot(trial, 0.0)
     assert keys(state.running) == [1] and keys(state.waiting) == [4, 5]
+
+
+def test_counting_sees_what_idle_queues_have_lost(queues: Queues) -> None:
+    queues.check_idle()
+    lost = queues.pages.lease(2)
+    with pytest.raises(PoolError, match="page pool: 1 leases are alive, 0"):
+        queues.check_idle()
+    lost.release()
+    queues.check_idle()
+    slot = queues.slots.lease(1)
+    slot.released, queues.slots._leases = True, 0  # an owner that went without giving back
+    with pytest.raises(PoolError, match="state slots: 1 ids have no owner"):
+        queues.check_idle()
 
 
 def test_whatever_leaves_gives_its_resources_back(queues: Queues) -> None:

@@ -191,10 +191,11 @@ def test_who_waits_is_told_what_for() -> None:
     engine.step()
     assert engine.waiting_for() == "request 2 waits for a request that runs to end"
     drain(engine)
-    engine.add_request(None, "a", params, [5] * 16)
-    engine.add_request(None, "b", params, [5])
+    engine = build_engine(max_requests=2, max_tokens=16, max_model_len=16, chunked_prefill=False)
+    engine.add_request(None, "a", params, [5] * 14)
+    engine.add_request(None, "b", params, [5] * 3)
     engine.step()
-    assert engine.waiting_for() == "request 'b' waits for rows, 0 of the step are left"
+    assert engine.waiting_for() == "request 'b' waits for rows, 2 of the step are left"
 
 
 @settings(max_examples=60, deadline=None)
