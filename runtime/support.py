@@ -87,6 +87,7 @@ ARGUMENT_TESTS: Mapping[str, str] = {
     "image_workers": _LOADER + "test_images_are_decoded_as_the_arguments_say",
     "host_memory_gib": "tests/runtime/test_tiny_moves.py::test_host_memory_is_taken_and_used",
     "enable_prefix_caching": "tests/runtime/test_tiny_prefix.py::test_later_turns_are_spared_and_say_the_same",
+    "cpu_binding": _LOADER + "test_the_process_is_bound_while_the_engine_is_there",
     "drafter_invariant": _DRAFTING + "test_invariant_text_is_that_of_plain_decoding",
 }
 # Ours; the others are upstream's.
@@ -99,16 +100,19 @@ OWN_ARGUMENTS = {
     "yoco_prefill_keep_tokens", "enable_prefix_caching", "prefix_replay_tokens", "host_memory_gib",
     "image_workers",
     "step_seconds",
-    "trace", "async_scheduling", "metrics_port", "timeline",
+    "trace", "async_scheduling", "metrics_port", "timeline", "cpu_binding",
 }  # fmt: skip
 
 OWN_CALLS = {
-    "AsyncLLM(step_timeout)", "AsyncLLM.generate", "AsyncLLM.abort", "AsyncLLM.shutdown(drain, timeout)",
-    "LLMEngine.fork_request", "LLM.stream", "LLMEngine.reset_prefix_cache", "LLMEngine.waiting_for",
+    "AsyncLLM(step_timeout)", "AsyncLLM(max_queued)", "AsyncLLM.generate", "AsyncLLM.abort",
+    "AsyncLLM.shutdown(drain, timeout)",
+    "LLMEngine.fork_request", "LLM.stream", "LLMEngine.reset_prefix_cache", "LLMEngine.use_prefix_cache",
+    "LLMEngine.waiting_for",
 }  # fmt: skip
 
 CALL_TESTS: Mapping[str, str] = {
     "AsyncLLM(step_timeout)": _ASYNC + "test_a_step_that_never_returns_is_noticed",
+    "AsyncLLM(max_queued)": _ASYNC + "test_too_many_requests_are_refused_or_wait_in_order",
     "AsyncLLM.generate": "tests/runtime/test_watch.py::test_streams_of_a_model_say_what_generate_says",
     "AsyncLLM.abort": _ASYNC + "test_leaving_aborts_and_frees_everything",
     "AsyncLLM.shutdown(drain, timeout)": _ASYNC + "test_shutdown_drains_or_aborts",
@@ -127,6 +131,7 @@ CALL_TESTS: Mapping[str, str] = {
     "LLMEngine.abort_request": _ENGINE + "test_abort_while_waiting_prefilling_and_decoding",
     "LLMEngine.fork_request": "tests/runtime/test_forks.py::test_a_fork_says_what_the_whole_text_as_a_prompt_says",
     "LLMEngine.step": _ENGINE + "test_one_output_per_token_and_the_fields_of_each",
+    "LLMEngine.use_prefix_cache": "tests/runtime/test_prefix.py::test_the_cache_can_be_turned_off_and_on",
     "LLMEngine.waiting_for": "tests/runtime/test_waiting.py::test_who_waits_is_told_what_for",
     "LLMEngine.reset_prefix_cache": _PREFIX + "test_what_is_forgotten_is_computed_again",
     "LLMEngine.flush_inflight_reqs": "tests/runtime/test_flight.py::"

@@ -15,6 +15,7 @@ from ..args import EngineArgs
 from .drive import Progress, run, vocabulary_of
 from .measure import Measured, Slo, summary
 from .record import record, verification_of
+from .turns import MultiTurn, compare
 from .workload import Arrivals, Recorded, Synthetic
 
 WARM_UP_STREAM = 1
@@ -93,6 +94,26 @@ class Session:
             workload, arrivals, mode=mode, label=label, warmup=warmup, temperature=temperature, point=point
         )
         return record(**about, results=summary(measured, slo)), measured
+
+    def compare(
+        self,
+        workload: MultiTurn,
+        label: str | None,
+        rounds: int = 3,
+        temperature: float = 0.0,
+        progress: Progress = lambda ended, tokens: None,
+    ) -> dict[str, Any]:
+        """The record of conversations with the prefix cache and without, see `turns.compare`."""
+        results = compare(self.engine, workload, rounds=rounds, temperature=temperature, progress=progress)
+        return record(
+            mode="turns",
+            label=label or self.system["model"],
+            system=self.system,
+            workload=workload.describe() | {"temperature": temperature},
+            verification=verification_of(self.engine),
+            warmup=workload.turns,
+            results=results,
+        )
 
     def about(
         self,

@@ -75,6 +75,21 @@ def test_every_kind_of_case_gives_a_record(
     assert sum(record["part"] for record in ops.values()) >= 0.99
 
 
+@pytest.mark.slow
+def test_what_the_prefix_cache_is_worth(
+    bench: Any, command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import slice_engine
+
+    monkeypatch.setattr(slice_engine, "ROUNDS", 1)
+    monkeypatch.setattr(slice_engine, "TURNS", 2)
+    small = ("--model", "tiny", "--backend", "reference", "--batch", 1, "--max-context", 256, "--drafts", 0)
+    assert command(bench, "--json", *small, "--only", "turns") == 0
+    ratios, with_, without = (r for r in map(json.loads, capsys.readouterr().out.splitlines()) if "case" in r)
+    assert ratios["same_tokens"] and ratios["ratios"]["ttft_later_turns"] > 1
+    assert with_["cached_tokens"] >= 128 and without["cached_tokens"] == 0
+
+
 def test_one_kind_alone(bench: Any, command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     small = ("--model", "tiny", "--backend", "reference", "--quick", "--batch", 1, "--repeats", 1)
     assert command(bench, *small, "--max-context", 256, "--drafts", 0, "--only", "fast, 1") == 0
@@ -88,6 +103,10 @@ def test_a_step_below_the_bar_is_exit_status_1(bench: Any) -> None:
     assert bench._verdict(bench.Case("decode", 64, 1024), {"byte_share": 0.1}, True) == ""
     assert bench._verdict(judged, {"byte_share": 0.1}, False) == ""
     assert bench._verdict(bench.Case("fast", *bench.JUDGED), {"ratio": 1.2}, True) == "fail"
+    engine = bench.Case("engine", bench.IDLE_BATCH, 1024, 5)
+    assert engine in bench.cases(True, 128 << 10, 5)
+    told = [{"async": ahead, "idle_part": part} for ahead, part in ((True, 0.05), (True, 0.06), (False, 0.06))]
+    assert [bench._verdict(engine, one, True) for one in told] == ["pass", "fail", ""]
 
 
 def test_floors_count_weights_once_and_experts_that_are_touched(bench: Any) -> None:

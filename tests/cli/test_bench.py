@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from deepinfer.cli.main import main
 from deepinfer.runtime import loader
 from deepinfer.runtime.args import EngineArgs
+from deepinfer.runtime.prefix import PrefixSettings
 from engines import build_engine
 
 SMALL = ["--requests", "5", "--input-len", "uniform:3:8", "--output-len", "4", "--quiet"]
@@ -188,3 +189,21 @@ def test_faults_of_users_are_one_message_and_exit_status_2(
     assert result.exit_code == 2, result.output
     assert words in result.stderr and "Traceback" not in result.stderr
     assert file.read_text() == '{"prompt_tokens": 3, "output_tokens": 2}\n'
+
+
+def test_turns_tell_what_the_prefix_cache_is_worth(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    engine = build_engine(prefix=PrefixSettings(slack=8), num_pages=200)
+
+    def load(args: EngineArgs) -> Any:
+        assert args.enable_prefix_caching
+        return SimpleNamespace(engine=engine, backend="simulated", chip="none", model=SimpleNamespace(device="cpu"))
+
+    monkeypatch.setattr(loader, "load_engine", load)
+    out = tmp_path / "turns.jsonl"
+    sizes = ["--conversations", "3", "--turns", "2", "--shared-prefix", "12", "--input-len", "4", "--output-len", "3"]
+    result = good("turns", *sizes, "--rounds", "1", "--quiet", "--out", str(out))
+    assert "the same tokens in all" in result.stdout
+    (one,) = map(json.loads, out.read_text().splitlines())
+    assert one["mode"] == "turns" and one["workload"]["turns"] == 2
+    assert one["results"]["with_cache"]["cached_tokens"] > 0 == one["results"]["without_cache"]["cached_tokens"]
+    assert set(one["results"]["ratios"]) == {"ttft", "ttft_later_turns", "output_tokens_per_s"}

@@ -146,6 +146,64 @@ def sweep(over: str, values: str, out: str, **options: Any) -> None:
             session.close()
 
 
+@command.command("turns")
+@click.option("--conversations", type=click.IntRange(1), default=8, show_default=True)
+@click.option("--turns", type=click.IntRange(1), default=4, show_default=True, help="Of each conversation.")
+@click.option(
+    "--concurrency", type=click.IntRange(1), default=4, show_default=True, help="Conversations under way at a time."
+)
+@click.option(
+    "--shared-prefix",
+    type=click.IntRange(0),
+    default=128,
+    show_default=True,
+    help="Tokens that all conversations begin with.",
+)
+@click.option("--input-len", default="48", show_default=True, help="Tokens of the user per turn, see `throughput`.")
+@click.option("--output-len", default="16", show_default=True, help="Tokens of an answer; the same.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Either way, in turns.")
+@click.option("--model", help="tiny, kernel, a checkpoint directory, or a hub id.")
+@click.option("--backend", help="One that `deepinfer ops status` lists.")
+@click.option("--load-format", default="auto", show_default=True, help="auto, or dummy: random weights.")
+@click.option("--max-model-len", type=int, help="Longest conversation, in tokens.")
+@click.option("--max-num-seqs", type=int, default=16, show_default=True, help="Requests that run at a time.")
+@click.option("--max-num-batched-tokens", type=int, help="Rows of one step.")
+@click.option("--chunked-prefill", is_flag=True, help="Cut long prompts over several steps.")
+@click.option("--step-seconds", type=float, help="Time that a step is to take; needs --chunked-prefill.")
+@click.option(
+    "--seed", type=click.IntRange(0, (1 << 32) - 1), default=0, show_default=True, help="Decides all that is drawn."
+)
+@click.option("--temperature", type=float, default=0.0, show_default=True)
+@click.option("--label", help="Name of the run. Default: the model.")
+@click.option("--json", "as_json", is_flag=True, help="Print the record instead of a table.")
+@click.option("--out", help="Add the record to this file of JSON lines.")
+@click.option("--quiet", is_flag=True, help="No progress bar.")  # fmt: skip
+def turns(out: str | None, **options: Any) -> None:
+    """Conversations of several turns, with and without the prefix cache: its ratios in one run."""
+    from ..runtime.bench import turns as module
+    from ..runtime.bench.record import RecordFile
+    from ..runtime.bench.session import Session
+    from ..runtime.bench.workload import Lengths
+
+    workload = module.MultiTurn(
+        options["conversations"],
+        options["turns"],
+        options["shared_prefix"],
+        Lengths.parse("--input-len", options["input_len"]),
+        Lengths.parse("--output-len", options["output_len"]),
+        options["concurrency"],
+        options["seed"],
+    )
+    file = None if out is None else RecordFile(out)
+    total = 2 * (options["turns"] + options["rounds"] * options["conversations"] * options["turns"])
+    with Session(_engine_args(options | {"enable_prefix_caching": True})) as session:
+        with _bar(options, "turns", total) as progress:
+            one = session.compare(workload, options["label"], options["rounds"], options["temperature"], progress)
+    click.echo(json.dumps(one) if options["as_json"] else module.table(one["results"]))
+    if file is not None:
+        file.add(one)
+
+
 @command.command("plot")
 @click.argument("files", nargs=-1, required=True)
 @click.option(
