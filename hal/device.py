@@ -224,6 +224,18 @@ def capability(device: Device, backend: str) -> Capability:
     )
 
 
+def pci_address(device: Device) -> str | None:
+    """Where a device sits on the PCI bus, as `0000:3b:00.0`; None where torch does not say."""
+    module = getattr(torch, device.type, None)
+    if device.type == "cpu" or module is None or not hasattr(module, "get_device_properties"):
+        return None
+    try:
+        found = module.get_device_properties(device.index)
+        return f"{found.pci_domain_id:04x}:{found.pci_bus_id:02x}:{found.pci_device_id:02x}.0"
+    except (AttributeError, RuntimeError):
+        return None
+
+
 def _cpu_capability(device: Device, backend: str) -> Capability:
     total, free = _host_memory(Path("/"))
     return Capability(

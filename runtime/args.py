@@ -16,6 +16,7 @@ DEFAULT_MAX_MODEL_LEN = 4096
 LOAD_FORMATS = ("auto", "dummy")
 ENGINE_TYPES = ("NORMAL", "PROMPT", "COMPLETION")
 ENGRAM_STORAGES = ("auto", "device", "host")
+CPU_BINDINGS = ("off", "auto")
 
 # argument -> (values that describe what happens today, what will bring the others)
 REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
@@ -83,6 +84,10 @@ class EngineArgs:
             `stop_preempted_request=False`.
         image_workers: processes that decode the images of requests as they come, within limits of time and memory; 0
             decodes them in the thread that adds the request, without.
+        cpu_binding: "auto" binds the threads of this process, image workers included, to the engine's share of CPUs:
+            whole cores next to its device, of those that the affinity mask and the cgroup allow, divided evenly among
+            the devices there. On a CPU device, and where the share is everything, nothing is bound, and the log says
+            why. "off" leaves threads as they are. Undone when the engine is closed.
         async_scheduling: plan and launch a step while the device runs the one before; the same outputs, a call of
             `step` later. None takes the variable DEEPINFER_ZERO_OVERHEAD_SCHEDULING, on unless set.
         drafter_invariant: the drafter draws with the target's random numbers, and a draft is accepted only if the
@@ -133,6 +138,7 @@ class EngineArgs:
     metrics_port: int | None = None
     timeline: str | None = None
     async_scheduling: bool | None = None
+    cpu_binding: str = "off"
 
     def __post_init__(self) -> None:
         self.validate()
@@ -164,7 +170,11 @@ class EngineArgs:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, str) and value):
                 raise InvalidArgumentError(name, value, "a non-empty string or None")
-        for name, choices in (("load_format", LOAD_FORMATS), ("engram_storage", ENGRAM_STORAGES)):
+        for name, choices in (
+            ("load_format", LOAD_FORMATS),
+            ("engram_storage", ENGRAM_STORAGES),
+            ("cpu_binding", CPU_BINDINGS),
+        ):
             check_choice(name, getattr(self, name), choices, f"one of {', '.join(choices)}")
         mode, known = self.yoco_prefill_truncation_mode, f"one of {', '.join(MODES)}, or None"
         check_choice("yoco_prefill_truncation_mode", mode, (*MODES, None), known)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,9 +90,7 @@ def node_of_device(address: str, root: str | Path = "/") -> int | None:
     Args:
         address: as in /sys/bus/pci/devices, in any case; domains of eight digits are cut to four.
     """
-    domain, colon, rest = address.strip().lower().partition(":")
-    name = f"{domain[-4:]}{colon}{rest}"
-    text = _text(Path(root) / "sys/bus/pci/devices" / name / "numa_node")
+    text = _text(Path(root) / "sys/bus/pci/devices" / _bus_name(address) / "numa_node")
     try:
         node = int(text)
     except ValueError:
@@ -159,14 +158,88 @@ def bind(process: Cpus, index: int = 0, devices: int = 1, node: int | None = Non
 
 
 def apply_binding(binding: Binding) -> bool:
-    """Binds this process's threads from now on. False, and nothing changes, where the system does not let it."""
+    """Binds all threads of this process, those that it starts from now on, and its children.
+
+    Memory follows: a page lies in the node of the CPU that touches it first.
+
+    Returns:
+        False, and nothing changes, where the system does not let it.
+    """
     if not hasattr(os, "sched_setaffinity"):
         return False
     try:
         os.sched_setaffinity(0, binding.cpus)
     except OSError:
         return False
+    try:
+        threads = [int(name) for name in os.listdir("/proc/self/task")]
+    except (OSError, ValueError):  # those that are there stay where they are
+        return True
+    for thread in threads:
+        with suppress(OSError):  # it has ended
+            os.sched_setaffinity(thread, binding.cpus)
     return True
+
+
+def binding_for(
+    device: str, index: int, address: str | None, root: str | Path = "/", environ: Mapping[str, str] | None = None
+) -> Binding | str:
+    """Where an engine on a device should run, or why there is nothing to bind.
+
+    The devices next to the same memory node share its cores evenly, whichever of them this process sees: so engines
+    that know nothing of each other get shares that do not overlap.
+
+    Args:
+        device, index: type, and number among those that the process sees. address: on the PCI bus; None where nobody
+            knows.
+        root: before every path. environ: of the process; None is that.
+
+    Raises:
+        InvalidArgumentError: the variable that says which devices are visible makes no sense.
+    """
+    root, environ = Path(root), os.environ if environ is None else environ
+    if device == "cpu":
+        return "the model computes on CPUs, and takes all that the process may use"
+    process = cpus(root)
+    if len(process.allowed) < 2:
+        return "the process may use one CPU"
+    place, peers, node = _among_peers(device, index, address, root, environ)
+    found = bind(process, place, peers, node, root)
+    if found.cpus == process.allowed:
+        return f"its share are all CPUs that the process may use ({found.reason})"
+    return found
+
+
+def _among_peers(
+    device: str, index: int, address: str | None, root: Path, environ: Mapping[str, str]
+) -> tuple[int, int, int | None]:
+    """Number of a device among those with the same node, how many these are, and the node."""
+    listed = sorted(one.name for one in _entries(root / "proc/driver/nvidia/gpus"))
+    if device == "cuda" and address is not None and listed:
+        own = _bus_name(address)
+        node = node_of_device(own, root)
+        peers = [one for one in listed if node_of_device(one, root) == node]
+        if own in peers:
+            return peers.index(own), len(peers), node
+    variable, pattern = (CUDA, "nvidia[0-9]*") if device == "cuda" else (ASCEND, "davinci[0-9]*")
+    present = max(len(_entries(root / "dev", pattern)), index + 1)
+    seen = visible_devices(environ, present, (variable,))
+    number = seen[index] if index < len(seen) else index
+    return (
+        number if isinstance(number, int) else index,
+        present,
+        None if address is None else node_of_device(address, root),
+    )
+
+
+def _entries(folder: Path, pattern: str = "*") -> list[Path]:
+    return list(folder.glob(pattern)) if folder.is_dir() else []
+
+
+def _bus_name(address: str) -> str:
+    """A PCI address as /sys and /proc write it."""
+    domain, colon, rest = address.strip().lower().partition(":")
+    return f"{domain[-4:]}{colon}{rest}"
 
 
 def visible_devices(environ: Mapping[str, str], present: int, names: Sequence[str] = (CUDA,)) -> tuple[int | str, ...]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from tqdm import tqdm
 
 from ..hal import env
 from ..hal.backend import Backend
 from ..hal.catalog import load_backend
-from ..hal.device import Device
+from ..hal.device import Device, pci_address
 from ..hal.errors import InvalidArgumentError, NotSupportedError
 from ..hal.graph import GraphsUnavailable
 from ..hal.stream import Streams
@@ -20,6 +22,7 @@ from ..model.hub import resolve_model
 from ..model.tokenizer import Tokenizer
 from ..model.transformer import Model
 from ..model.truncation import EXACT, Truncation
+from . import host
 from .args import PAGE_TOKENS, EngineArgs
 from .drafting import ModelDrafter, Speculation
 from .engine import EngineConfig, LLMEngine
@@ -71,11 +74,19 @@ def load_engine(args: EngineArgs) -> LoadedEngine:
     if device is None:
         device = backend.devices()[0]
     path = resolve_model(args.model, revision=args.revision)
-    model = _load_model(args, path, device)
+    unbind = _bind(
+        args, device
+    )  # before the weights, so that what of them stays in host memory lies next to the device
     try:
-        loaded = _build(args, path, model, backend, device)
+        model = _load_model(args, path, device)
+    except BaseException:
+        unbind()
+        raise
+    try:
+        loaded = _build(args, path, model, backend, device, unbind)
     except BaseException:
         model.close()
+        unbind()
         raise
     try:
         watch(loaded.engine, args, device)
@@ -85,7 +96,37 @@ def load_engine(args: EngineArgs) -> LoadedEngine:
     return loaded
 
 
-def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device: Device) -> LoadedEngine:
+def _bind(args: EngineArgs, device: Device) -> Callable[[], None]:
+    """Binds the process as the arguments say. Returns what undoes it."""
+    if args.cpu_binding == "off":
+        return lambda: None
+    found = host.binding_for(device.type, device.index, pci_address(device))
+    if isinstance(found, str):
+        log.info("no CPUs are bound: %s", found)
+        return lambda: None
+    before = host.Binding(host.cpus().allowed, None, "as before")
+    if not host.apply_binding(found):
+        log.warning("CPUs cannot be bound: the system refuses %s", found.cpus)
+        return lambda: None
+    log.info("bound to CPUs %s: %s", ", ".join(map(str, found.cpus)), found.reason)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(1, min(threads, len(found.cpus))))
+
+    def unbind() -> None:
+        host.apply_binding(before)
+        torch.set_num_threads(threads)
+
+    return unbind
+
+
+def _build(
+    args: EngineArgs,
+    path: Path,
+    model: Model,
+    backend: Backend,
+    device: Device,
+    unbind: Callable[[], None] = lambda: None,
+) -> LoadedEngine:
     text = model.config.text
     tokenizer = _load_tokenizer(args, path, model)
     drafting = Speculation.from_environment(text, args.drafter_invariant)
@@ -131,6 +172,7 @@ def _build(args: EngineArgs, path: Path, model: Model, backend: Backend, device:
         if config.images is not None:
             config.images.close()
         model.close()
+        unbind()
 
     engine = LLMEngine(config, executor, decoder, close)
     found = backend.capability(device)

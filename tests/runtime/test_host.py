@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +122,57 @@ def test_what_is_not_allowed_is_not_bound_to(machine: Any) -> None:
         host.bind(Cpus((0,)), 1, 1)
 
 
+def gpus(*addresses: str) -> dict[str, str]:
+    return {f"proc/driver/nvidia/gpus/{one}/information": "" for one in addresses}
+
+
+def test_engines_that_know_nothing_of_each_other_share_nothing(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three devices on two nodes, each seen alone by its process."""
+    buses = {"0000:3b:00.0": "1", "0000:3c:00.0": "1", "0000:11:00.0": "0"}
+    root = machine(
+        two_nodes() | gpus(*buses) | {f"sys/bus/pci/devices/{one}/numa_node": node for one, node in buses.items()}
+    )
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
+    found = [host.binding_for("cuda", 0, f"0000{one.upper()}", root, {host.CUDA: "2"}) for one in buses]
+    shares = [one.cpus for one in found if isinstance(one, host.Binding)]
+    assert shares == [(4, 5, 12, 13), (6, 7, 14, 15), (0, 1, 2, 3, 8, 9, 10, 11)]
+
+
+def test_devices_without_an_address_share_by_their_number(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = machine(two_nodes() | {f"dev/davinci{number}": "" for number in range(4)} | {"dev/davinci_manager": ""})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
+    seen = [host.binding_for("npu", 0, None, root, {host.ASCEND: str(number)}) for number in range(4)]
+    assert [one.cpus for one in seen if isinstance(one, host.Binding)] == [
+        (0, 1, 8, 9), (2, 3, 10, 11), (4, 5, 12, 13), (6, 7, 14, 15),
+    ]  # fmt: skip
+    assert host.binding_for("npu", 2, None, root, {}) == seen[2]
+
+
+def test_where_nothing_is_to_be_bound_there_is_a_reason(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = machine(two_nodes() | gpus("0000:3b:00.0"))
+    assert "on CPUs" in str(host.binding_for("cpu", 0, None, root))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3})
+    assert "one CPU" in str(host.binding_for("cuda", 0, "0000:3b:00.0", root, {}))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {4, 5, 13})
+    assert "all CPUs" in str(host.binding_for("cuda", 0, "0000:3b:00.0", root, {}))
+
+
+def test_threads_that_are_there_are_bound_too() -> None:
+    before = os.sched_getaffinity(0)
+    stop, ids = threading.Event(), []
+    other = threading.Thread(target=lambda: (ids.append(threading.get_native_id()), stop.wait(30)))
+    other.start()
+    try:
+        while not ids:
+            time.sleep(0.001)
+        assert host.apply_binding(host.Binding((min(before),), None, "test"))
+        assert os.sched_getaffinity(ids[0]) == {min(before)}
+    finally:
+        stop.set()
+        other.join()
+        host.apply_binding(host.Binding(tuple(before), None, "test"))
+
+
 def test_a_binding_is_applied_or_nothing_changes() -> None:
     before = os.sched_getaffinity(0)
     try:
@@ -128,7 +181,7 @@ def test_a_binding_is_applied_or_nothing_changes() -> None:
         assert not host.apply_binding(host.Binding((4095,), None, "no such CPU"))
         assert os.sched_getaffinity(0) == {min(before)}
     finally:
-        os.sched_setaffinity(0, before)
+        host.apply_binding(host.Binding(tuple(before), None, "test"))
 
 
 @pytest.mark.parametrize(

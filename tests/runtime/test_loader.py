@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from deepinfer.hal import env
 from deepinfer.hal.catalog import load_backend
@@ -407,3 +408,25 @@ def test_images_are_decoded_as_the_arguments_say(setting: Any, model: Model) -> 
     workers.close()
     with pytest.raises(InvalidArgumentError, match="image_workers"):
         build(model, image_workers=65)
+
+
+def test_the_process_is_bound_while_the_engine_is_there(
+    model: Model, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert loader._bind(EngineArgs(), Device("cpu"))() is None and not caplog.text
+    with caplog.at_level("INFO"):
+        loader._bind(EngineArgs(cpu_binding="auto"), Device("cpu"))()
+    assert "no CPUs are bound: the model computes on CPUs" in caplog.text
+    applied: list[tuple[int, ...]] = []
+    monkeypatch.setattr(loader.host, "apply_binding", lambda one: applied.append(one.cpus) or True)
+    monkeypatch.setattr(loader.host, "binding_for", lambda *device: loader.host.Binding((0,), None, "test"))
+    threads = torch.get_num_threads()
+    unbind = loader._bind(EngineArgs(cpu_binding="auto"), Device("cuda", 0))
+    assert applied == [(0,)] and torch.get_num_threads() == 1
+    args = EngineArgs(model="tiny", num_pages=64, max_num_seqs=4, max_model_len=256)
+    monkeypatch.setattr(model, "close", lambda: None)
+    made = loader._build(args, resolve_model("tiny"), model, load_backend("reference"), Device("cpu"), unbind)
+    made.engine.close()
+    assert applied == [(0,), loader.host.cpus().allowed] and torch.get_num_threads() == threads
+    with pytest.raises(InvalidArgumentError, match="cpu_binding: got 'numa'; allowed: one of off, auto"):
+        EngineArgs(cpu_binding="numa")
