@@ -19,7 +19,7 @@ from ...hal.stream import Streams
 from . import discovery, versions
 from .discovery import Found, Level
 
-# The op families, in the order of the reference. A family has a file here once it has kernels.
+# The op families, in the order of the reference, vision in three files. A family has a file here once it has kernels.
 FAMILIES = (
     "embed",
     "norm",
@@ -42,6 +42,8 @@ FAMILIES = (
     "mirror",
     "fused",
     "vision",
+    "vision_linear",
+    "vision_attention",
 )
 
 
