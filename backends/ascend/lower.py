@@ -92,9 +92,6 @@ _MARK = "==== device text\n"
 
 
 def _child(file: str, name: str, values: str) -> None:
-    import tilelang  # type: ignore[import-not-found, import-untyped, unused-ignore]
-    from tvm.target import Target  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
     sys.path.insert(0, str(Path(file).resolve().parent))  # for parts that several files of kernels share
     spec = importlib.util.spec_from_file_location("kernels", file)
     assert spec is not None and spec.loader is not None
@@ -103,6 +100,9 @@ def _child(file: str, name: str, values: str) -> None:
     spec.loader.exec_module(module)
     if not callable(getattr(module, name, None)):
         raise SystemExit(f"{file} has no function {name}")
+    import tilelang  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    from tvm.target import Target  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
     target = Target({"kind": "ascend"})
     with target:
         made = tilelang.lower(getattr(module, name)(**json.loads(values)), target=target, enable_device_compile=False)

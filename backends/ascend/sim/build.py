@@ -31,7 +31,7 @@ HERE = Path(__file__).parent
 # No contraction: a * b + c has two roundings wherever the text does not ask for one. The level of the instruction set
 # is fixed, so that a cached object runs on any machine that can run the simulator.
 FLAGS = ("-std=c++20", "-O2", "-march=x86-64-v3", "-ffp-contract=off", "-fno-strict-aliasing", "-fPIC", "-pthread")
-RUNTIME_FLAGS = ("-O3", "-fvisibility=hidden")
+RUNTIME_FLAGS = ("-fvisibility=hidden",)
 # The compiler calls a hook of ours (runtime/access.cpp) at each load and store; the checker's library is not linked.
 KERNEL_FLAGS = ("-fsanitize=thread", "-w")
 SANITIZERS = {
@@ -191,7 +191,8 @@ def _compile(command: Sequence[str], what: str) -> None:
 def runtime(sanitize: str = "") -> Path:
     """The folder with the runtime's objects, compiled side by side at first use."""
     path, version = compiler()
-    flags = (*FLAGS, *RUNTIME_FLAGS, *SANITIZERS[sanitize])
+    effort = "-O1" if sanitize else "-O3"  # a sanitized one is for few launches
+    flags = (*FLAGS, effort, *RUNTIME_FLAGS, *SANITIZERS[sanitize])
     target = cache_root() / "runtime" / digest([_header_key(), version, *flags])
 
     def fill(folder: Path) -> None:

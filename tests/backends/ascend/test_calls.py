@@ -12,9 +12,8 @@ from types import ModuleType
 import pytest
 
 import ascend_calls
-import ascend_samples
 import ascend_simd_calls
-from ascend import needs_compiler, needs_tilelang, text
+from ascend import every, needs_compiler, needs_tilelang, text
 from ascend_calls import CALL, Calls, emitted, named
 from deepinfer.backends.ascend.sim import build
 
@@ -68,11 +67,9 @@ def test_every_call_that_the_headers_define_has_a_test() -> None:
 
 
 @needs_tilelang
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n in ascend_samples.LONG else n for n in ascend_samples.SAMPLES]
-)
-def test_every_call_that_lowering_emits_has_a_test(name: str) -> None:
-    calls = emitted(text(name))
+@pytest.mark.parametrize("name, what", every())
+def test_every_call_that_lowering_emits_has_a_test(name: str, what: str) -> None:
+    calls = emitted(text(name, what))
     assert "asc_init" in calls and len(calls) >= 5
     assert sorted(calls - registry().keys()) == []
 

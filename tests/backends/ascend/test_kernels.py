@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import ascend_samples
-from ascend import needs_tilelang, text
+from ascend import CAPACITIES, LOWERED, current, every, kept, needs_tilelang, text
 from deepinfer.backends.ascend.sample import differing, run
 from deepinfer.backends.ascend.sim import Kernel, KernelFault, Schedule, schedules
 
@@ -18,6 +18,13 @@ RIGHT = [name for name in ascend_samples.SAMPLES if name not in ascend_samples.B
 
 def kernels(names: list[str]) -> list[object]:
     return [pytest.param(name, marks=pytest.mark.slow) if name in ascend_samples.LONG else name for name in names]
+
+
+def test_the_kept_texts_are_of_the_sources_as_they_are() -> None:
+    """`python tests/support/ascend.py --write` brings them up to date; `--check` lowers all as they are."""
+    assert [kept(*one).name for one in every() if not current(*one)] == []
+    assert sorted(LOWERED.glob("*.cpp")) == sorted(kept(*one) for one in every())
+    assert set(CAPACITY) == set(CAPACITIES)
 
 
 @pytest.mark.parametrize("name", kernels(RIGHT))
