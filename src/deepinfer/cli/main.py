@@ -25,7 +25,7 @@ SUBCOMMANDS = {
     "ops": "The op contract: list, show, support status, and why a kernel was chosen.",
     "port": "Start a kernel of your own: scaffold kernel, registration and test.",
     "conformance": "Judge a backend by the op contract.",
-    "build": "Compile the kernels of the CUDA backend ahead of time.",
+    "build": "Compile kernels ahead of time: CUDA, or AscendC texts and images.",
     "ascend": "AscendC kernels without a device: their text, and a run on the simulator.",
     "bench": "Measure an engine: throughput, latency, sweeps, Pareto plots.",
     "top": "Watch an engine that serves metrics.",
