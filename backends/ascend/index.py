@@ -19,6 +19,7 @@ TOPK_SELECT = {
 
 QUERY_PACK = Program("index_query_pack.cpp", "index_query_pack")
 MOST_CHANNELS, MOST_TURNED = 8192, 512
+BLOCK_TOPS = Program("index_kernels.py", "block_tops")
 INDEX_SCORE = Program("index_score.cpp", "index_score")
 MOST_HEADS, WIDTHS, CHUNK = 64, (32, 64, 128), 1024
 
@@ -41,7 +42,7 @@ def index_query_pack(q: Tensor, positions: Tensor, table: Tensor, out: Tensor | 
     return packed
 
 
-def _scores(signature: Signature) -> str | None:
+def takes_scores(signature: Signature) -> str | None:
     heads, record = signature.dims["H"], signature.dims["qb"]
     size = signature.scalars.get("block_size", 1)
     if heads > MOST_HEADS or record not in [FP4_32_INDEX.record_bytes(di) for di in WIDTHS]:
@@ -60,10 +61,14 @@ def launch_scores(
     ratio: int,
     block_size: int,
     scores: Tensor,
+    seen: Tensor | None = None,
 ) -> None:
-    """Scores [T, lanes] of both ops; lanes of the full scan where `blocks` is None."""
+    """Scores [T, lanes] of both ops; lanes of the full scan where `blocks` is None.
+
+    `seen` [T] gets what each row sees, nothing where row_seq is -1, if there are lanes.
+    """
     (rows, heads, record), lanes = query.shape, scores.shape[1]
-    absent = [torch.zeros((1, 1), dtype=torch.int32, device=query.device) for _ in range(2)]
+    absent = [torch.zeros((1, 1), dtype=torch.int32, device=query.device) for _ in range(3)]
     INDEX_SCORE(
         rows * -(-lanes // CHUNK),
         query=query,
@@ -74,6 +79,7 @@ def launch_scores(
         row_seq=row_seq,
         block_table=block_table if block_table.numel() else absent[1],
         scores=scores,
+        seen=absent[2] if seen is None else seen,
         page_stride=pages.stride(0),
         rows=rows,
         heads=heads,
@@ -83,10 +89,11 @@ def launch_scores(
         lanes=lanes,
         block_shift=block_size.bit_length() - 1,
         block_count=0 if blocks is None else blocks.shape[1],
+        note=int(seen is not None),
     )
 
 
-@kernel("index_score", version=0, source="ascendc", supports=_scores)
+@kernel("index_score", version=0, source="ascendc", supports=takes_scores)
 def index_score(
     query: Tensor,
     head_weight: Tensor,
@@ -103,7 +110,7 @@ def index_score(
     return scores
 
 
-@kernel("index_score_blocks", version=0, source="ascendc", supports=_scores)
+@kernel("index_score_blocks", version=0, source="ascendc", supports=takes_scores)
 def index_score_blocks(
     query: Tensor,
     head_weight: Tensor,
@@ -122,22 +129,59 @@ def index_score_blocks(
     return scores
 
 
-def _fits(signature: Signature) -> str | None:
+def takes_selection(signature: Signature) -> str | None:
     k, size = signature.scalars["k"], signature.scalars["block_size"]
     if "blocks" in signature.args and (size < 4 or size & (size - 1) or size > 8192):
         return f"blocks of a power of two of entries, 4 to 8192, got {size}"
     return None if k <= MOST else f"k up to {MOST}, got {k}"
 
 
-@kernel("topk_select", version=0, supports=_fits)
+@kernel("topk_select", version=0, supports=takes_selection)
 def topk_select(
     scores: Tensor, visible: Tensor, k: int, blocks: Tensor | None, block_size: int, out: Tensor | None
 ) -> Tensor:
+    chosen = torch.empty((scores.shape[0], k), dtype=torch.int32, device=scores.device) if out is None else out
+    select(scores, visible, k, blocks, block_size, chosen)
+    return chosen
+
+
+def select(scores: Tensor, visible: Tensor, k: int, blocks: Tensor | None, block_size: int, chosen: Tensor) -> None:
+    """`topk_select` into `chosen` [T, k]."""
     rows, lanes = scores.shape
-    chosen = torch.empty((rows, k), dtype=torch.int32, device=scores.device) if out is None else out
     given: dict[str, Tensor | int] = {"X": scores, "V": visible, "I": chosen, "m": rows, "N": lanes, "k": k}
     if blocks is not None:
         shift = block_size.bit_length() - 1
         given |= {"B": blocks, "KB": blocks.shape[1], "size": block_size, "shift": shift}
     TOPK_SELECT[scores.dtype, blocks is not None](rows, **given)
+
+
+def _blocks(signature: Signature) -> str | None:
+    k, size = signature.scalars["k"], signature.scalars["block_size"]
+    if size & (size - 1) or size > 8192:
+        return f"blocks of a power of two of entries up to 8192, got {size}"
+    return None if k <= MOST else f"k up to {MOST}, got {k}"
+
+
+def _best_bytes(scores: Tensor, visible: Tensor, block_size: int, k: int) -> int:
+    """Scratch: how many blocks a row sees, and their scores."""
+    rows, lanes = scores.shape
+    return rows * (4 + 2 * -(-lanes // block_size))
+
+
+@kernel("block_select", version=0, supports=_blocks, workspace=_best_bytes)
+def block_select(
+    scores: Tensor, visible: Tensor, block_size: int, k: int, out: Tensor | None, workspace: Tensor | None = None
+) -> Tensor:
+    rows, lanes = scores.shape
+    chosen = torch.empty((rows, k), dtype=torch.int32, device=scores.device) if out is None else out
+    if not rows:
+        return chosen
+    size, count = _best_bytes(scores, visible, block_size, k), -(-lanes // block_size)
+    if workspace is None:
+        workspace = torch.empty(size, dtype=torch.uint8, device=scores.device)
+    seen, best = workspace[: 4 * rows].view(torch.int32), workspace[4 * rows : size].view(torch.bfloat16)
+    best = best.view(rows, count)
+    given = {"X": scores, "V": visible, "Y": best, "SEEN": seen, "m": rows, "N": lanes, "count": count}
+    BLOCK_TOPS(rows, **given, size=block_size, shift=block_size.bit_length() - 1)
+    select(best, seen, k, None, 1, chosen)
     return chosen

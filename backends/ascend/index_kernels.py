@@ -175,3 +175,88 @@ def topk_select(dtype="bfloat16", blocks=False, chunk=16384, most=4096):
                 T.copy(out[0:k], I[r, 0:k])
 
     return topk_select
+
+
+def block_tops(chunk=16384):
+    """The best visible score of each block of `size` = 2^shift lanes, at most `chunk`; how many blocks a row sees.
+
+    As bf16: NaN where a block has no number, capped at the largest finite one, but infinity in the last visible block.
+    """
+    S = T.simd
+    lowest, infinite, sign, nan = -32768, 0x7F80, 0x7FFF, 0x7FC0
+    m, N, count = T.dynamic("m"), T.dynamic("N"), T.dynamic("count")
+
+    @T.prim_func
+    def block_tops(
+        X: T.Tensor((m, N), "bfloat16"),
+        V: T.Tensor((m,), I32),
+        Y: T.Tensor((m, count), "bfloat16"),
+        SEEN: T.Tensor((m,), I32),
+        shift: T.int16,
+        size: T.int32,
+        cores: T.int32,
+    ):
+        with T.Kernel(cores) as bx:
+            x = T.alloc_shared((chunk,), "bfloat16")
+            key = T.alloc_shared((chunk,), I32)
+            top = T.alloc_shared((chunk + LANES,), "bfloat16")
+            seen = T.alloc_shared((LANES,), I32)
+            T.annotate_buffer_versions({x: 1, key: 1, top: 1, seen: 1})
+            T.assume(0 < cores)
+            T.assume(0 < size)
+            T.assume(size <= chunk)
+            for i in T.serial(T.ceildiv(m - bx, cores)):
+                r = bx + i * cores
+                T.assume(0 <= r)
+                T.assume(r < m)
+                visible = T.min(V[r], N)
+                last = T.truncdiv(T.max(visible, 1) - 1, size)
+                T.assume(0 <= last)
+                for ch in T.serial(T.ceildiv(visible, chunk)):
+                    lanes = T.min(chunk, visible - ch * chunk)
+                    T.assume(0 < lanes)
+                    T.assume(ch * chunk + lanes <= N)
+                    begin = T.truncdiv(ch * chunk, size)
+                    blocks = T.min(T.truncdiv(chunk, size), last + 1 - begin)
+                    T.assume(0 <= begin)
+                    T.assume(0 < blocks)
+                    T.assume(blocks <= chunk)
+                    T.assume(begin + blocks <= count)
+                    T.copy(X[r, ch * chunk : ch * chunk + lanes], x[0:lanes])
+                    with T.SimdVF():
+                        for c in T.serial(T.ceildiv(T.min(blocks * size, chunk), LANES)):
+                            some = S.update_mask(T.max(lanes - c * LANES, 0), 32)
+                            mask = S.vdup(T.int32(sign), "int32")
+                            value = S.vcvt(S.vld(x[c * LANES], dist="UNPK_B16"), "float32", part=0)
+                            word = S.vshrs(T.reinterpret(value, "int32x64"), T.int16(16))
+                            nought = S.vcmps(value, T.float32(0), op="eq")
+                            plain = S.vsel(S.vdup(T.int32(0), "int32"), word, nought)
+                            ordered = S.vxor(plain, S.vand(S.vshrs(plain, T.int16(31)), mask))
+                            odd = S.vcmps(S.vand(plain, mask), T.int32(infinite), op="gt")
+                            number = S.vsel(S.vdup(T.int32(lowest + 1), "int32"), ordered, odd)
+                            S.vsts(key[c * LANES], S.vsel(number, S.vdup(T.int32(lowest), "int32"), some))
+                        S.mem_bar("VST_VLD")
+                        for c in T.serial(T.ceildiv(blocks, LANES)):
+                            rest = S.update_mask(blocks - c * LANES, 32)
+                            lane = S.vci(c * LANES, "int32")
+                            start = S.vshls(lane, shift)
+                            best = S.alloc_var("int32")
+                            best = S.vdup(T.int32(lowest), "int32")
+                            for j in T.serial(size):
+                                at = S.vadds(start, j)
+                                one = S.vgather2(key[0], T.reinterpret(at, "uint32x64"), mask=rest)
+                                best = S.vmax(best, one)
+                            capped = S.vmins(best, T.int32(infinite - 1))
+                            newest = S.vcmps(S.vadds(lane, begin), last, op="eq")
+                            final = S.vsel(S.vdup(T.int32(infinite), "int32"), capped, newest)
+                            turned = S.vxor(final, S.vand(S.vshrs(final, T.int16(31)), S.vdup(T.int32(sign), "int32")))
+                            none = S.vcmps(final, T.int32(lowest + 1), op="le")
+                            bits = S.vsel(S.vdup(T.int32(nan), "int32"), turned, none)
+                            S.vsts(top[c * LANES], T.reinterpret(bits, "bfloat16x128"), mask=rest, dist="PK_B32")
+                    T.copy(top[0:blocks], Y[r, begin : begin + blocks])
+                with T.SimdVF():
+                    total = T.if_then_else(visible > 0, last + 1, 0)
+                    S.vsts(seen[0], S.vdup(total, "int32"))
+                T.copy(seen[0:1], SEEN[r : r + 1])
+
+    return block_tops

@@ -101,8 +101,8 @@ __simd_vf__ inline void add_heads(__ubuf__ float* scores, __ubuf__ float* factor
 extern "C" __global__ __mix__(1, 2) void index_score(
     __gm__ uint8_t* query, __gm__ bfloat16_t* head_weight, __gm__ uint8_t* pages, __gm__ int32_t* blocks,
     __gm__ int32_t* visible, __gm__ int32_t* row_seq, __gm__ int32_t* block_table, __gm__ bfloat16_t* scores,
-    int64_t page_stride, int32_t rows, int32_t heads, int32_t di, int32_t table_width, int32_t entries, int32_t lanes,
-    int32_t block_shift, int32_t block_count, int32_t cores) {
+    __gm__ int32_t* seen, int64_t page_stride, int32_t rows, int32_t heads, int32_t di, int32_t table_width, int32_t entries, int32_t lanes,
+    int32_t block_shift, int32_t block_count, int32_t note, int32_t cores) {
   asc_init();
   const int32_t codes = di / 2, bytes = di / 32, record = codes + bytes, deep = most(di, 64), pairs = deep / 64;
   const int32_t chunks = (lanes + TILES * LANES - 1) / (TILES * LANES);
@@ -112,6 +112,8 @@ extern "C" __global__ __mix__(1, 2) void index_score(
   for (int64_t unit = block_idx; unit < int64_t(rows) * chunks; unit += cores) {
     const int64_t row = unit / chunks;
     const int32_t sequence = row_seq[row], limit = visible[row];
+    if (note && ASC_IS_AIV && unit % chunks == 0 && asc_get_sub_block_id() == 0)  // for a selection that follows
+      asc_store_dev(seen + row, sequence < 0 ? 0 : limit);
     if (sequence < 0) continue;
     const int32_t begin = int32_t(unit % chunks) * TILES * LANES, end = least(lanes, begin + TILES * LANES);
     // First entry of the lanes from `lane` on that lie together, and how many of them the row sees.
