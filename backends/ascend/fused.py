@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from ...hal.registry import Signature
 from ...ops.spec import WeightHandle
+from . import index
 from .linear import LINEAR_BF16, tiles
 from .moe import few_experts, moe_gate
 from .program import Program, flat
@@ -89,4 +92,70 @@ def moe_route(
     lie = tiles(rows, experts)
     LINEAR_BF16[True](lie["tiles"], X=x, W=weight, Y=out[2], m=rows, N=experts, K=width, **lie)
     moe_gate(out[2], bias, bias_vl, image, k, scaling, (out[0], out[1]))
+    return out
+
+
+CHUNK, ROWS = 32 << 20, 64
+"""Bytes of index scores at a time, a part of the L2; a chunk of rows is a multiple of so many. No bit depends on it."""
+INDEX_PICK = Program("index_pick.cpp", "index_pick")
+
+
+def _chunk(rows: int, lanes: int) -> int:
+    """Rows whose scores are held at once."""
+    return min(rows, max(ROWS, CHUNK // max(1, 2 * lanes) // ROWS * ROWS))
+
+
+def _selection(signature: Signature) -> str | None:
+    """What both parts take."""
+    return index.takes_scores(signature) or index.takes_selection(signature)
+
+
+def _topk_bytes(*args: Any) -> int:
+    """Scratch: what each row sees, and the scores of a chunk of rows."""
+    query, blocks, entries, block_size = args[0], args[6], args[8], args[9]
+    rows, lanes = query.shape[0], entries if blocks is None else blocks.shape[1] * block_size
+    return _chunk(rows, lanes) * (4 + 2 * lanes)
+
+
+@kernel("index_topk", version=0, source="ascendc", supports=_selection, workspace=_topk_bytes)
+def index_topk(
+    query: Tensor, head_weight: Tensor, pages: Tensor, visible: Tensor, row_seq: Tensor, block_table: Tensor,
+    blocks: Tensor | None, ratio: int, entries: int, block_size: int, k: int, out: tuple[Tensor, Tensor] | None,
+    workspace: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Scores of a chunk of rows, selection and look-up of what was chosen; then the next chunk in the same scratch."""
+    rows, lanes = query.shape[0], entries if blocks is None else blocks.shape[1] * block_size
+    if out is None:
+        indices = torch.empty((rows, k), dtype=torch.int32, device=query.device)
+        out = indices, torch.empty((rows, k), dtype=torch.bfloat16, device=query.device)
+    if not rows:
+        return out
+    size = _topk_bytes(query, None, None, None, None, None, blocks, ratio, entries, block_size)
+    if workspace is None:
+        workspace = torch.empty(size, dtype=torch.uint8, device=query.device)
+    chunk = _chunk(rows, lanes)
+    held, scores = workspace[: 4 * chunk].view(torch.int32), workspace[4 * chunk : size].view(torch.bfloat16)
+    scores = scores.view(chunk, lanes)
+    for first in range(0, rows, chunk):
+        part = slice(first, min(first + chunk, rows))
+        count = part.stop - first
+        some = None if blocks is None else blocks[part]
+        index.launch_scores(
+            query[part], head_weight[part], pages, some, visible[part], row_seq[part], block_table, ratio, block_size,
+            scores[:count], held[:count],
+        )  # fmt: skip
+        index.select(scores[:count], held[:count], k, some, block_size, out[0][part])
+        searched = torch.zeros((1, 1), dtype=torch.int32, device=query.device) if some is None else some
+        INDEX_PICK(
+            count,
+            scores=flat(scores[:count]),
+            blocks=flat(searched),
+            chosen=out[0][part],
+            y=out[1][part],
+            rows=count,
+            lanes=lanes,
+            k=k,
+            block_count=0 if some is None else some.shape[1],
+            block_shift=block_size.bit_length() - 1,
+        )
     return out
