@@ -20,6 +20,7 @@ MARKERS = {
     "gpu": "needs a GPU that torch can use",
     "crosscheck": "compares with another implementation (the crosscheck extra)",
     "slow": "takes more than a few seconds; runs with --slow",
+    "whole": "the rest of a sweep of which --slow runs a part; runs with --whole",
 }
 
 MINUTES = {"unit": 6, "recipe": 3, "cuda": 8, "ascend": 10, "conformance": 4, "engine": 3}
@@ -35,26 +36,52 @@ AREAS = {
 }
 """Folders of tests and the areas they count to; all others are 'unit'."""
 
+UNTRACED = ("recipe", "cuda", "ascend")
+"""Areas whose tests add nothing to the coverage of hal, ops and model that others lack, and are not traced."""
+
+LONGEST = (
+    "runtime/test_graphs.py",
+    "backends/ascend/test_sweep.py",
+    "backends/ascend/test_ops.py",
+    "backends/cuda/test_compile.py",
+    "backends/cuda/test_compile_older.py",
+)
+"""Files that take longest. They come first, so that no worker is left with one of them at the end."""
+
 _seconds: dict[str, float] = defaultdict(float)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow as well")
+    parser.addoption("--whole", action="store_true", help="run all: those marked slow, and sweeps as a whole")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     for name, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
+    config.addinivalue_line("markers", "no_cover: of pytest-cov, which may be absent")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _place(item.nodeid.partition("::")[0]))
+    for item in items:
+        if area_of(item.nodeid) in UNTRACED:
+            item.add_marker("no_cover")
     marked = {name: [item for item in items if item.get_closest_marker(name)] for name in MARKERS}
-    if not config.getoption("--slow"):
+    whole = config.getoption("--whole")
+    if not (whole or config.getoption("--slow")):
         _skip(marked["slow"], "slow: runs with --slow")
+    if not whole:
+        _skip(marked["whole"], "the rest of a sweep: runs with --whole")
     if importlib.util.find_spec("transformers") is None:
         _skip(marked["crosscheck"], "needs transformers: install the crosscheck extra")
     if marked["gpu"] and not _has_gpu():
         _skip(marked["gpu"], "needs a GPU that torch can use")
+
+
+def _place(file: str) -> int:
+    name = file.removeprefix("tests/")
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
 
 def _skip(items: list[pytest.Item], reason: str) -> None:

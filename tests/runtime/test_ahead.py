@@ -249,7 +249,7 @@ def prompt(length: int, seed: int) -> list[int]:
     return [0, *np.random.default_rng(seed).integers(3, 400, size=length - 1).tolist()]
 
 
-@pytest.mark.parametrize("n", [0, 3])
+@pytest.mark.parametrize("n", [pytest.param(0, marks=pytest.mark.whole), 3])
 def test_the_model_says_the_same_over_chunks_and_preemption(model: Model, n: int) -> None:
     """Caches are poisoned, prompts cut, pages short; stops come at several places."""
     plain = {"temperature": 0.8, "prompt_logprobs": False}

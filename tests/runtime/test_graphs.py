@@ -93,7 +93,7 @@ def mixed(count: int = 3) -> list[tuple[list[int], SamplingParams]]:
     ("n", "how"),
     [
         (5, {"temperature": 0}),
-        pytest.param(0, {"temperature": 0}, marks=pytest.mark.slow),
+        pytest.param(0, {"temperature": 0}, marks=pytest.mark.whole),
         pytest.param(2, {"temperature": 0.6}, marks=pytest.mark.slow),
     ],
 )
@@ -107,7 +107,7 @@ def test_outputs_are_those_without_graphs(model: Model, n: int, how: dict[str, A
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("shared", [pytest.param(False, marks=pytest.mark.whole), True])
 def test_requests_of_all_kinds_side_by_side(model: Model, shared: bool) -> None:
     """Greedy, filtered, forced; ending at different steps, so that shapes shrink and lines change hands."""
     want = told(say(model_engine(model, 3, shared=shared), mixed(5)))
@@ -128,7 +128,7 @@ def ahead(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return seen
 
 
-@pytest.mark.parametrize("n", [3, pytest.param(0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [3, pytest.param(0, marks=pytest.mark.whole)])
 def test_steps_follow_one_another_unseen(model: Model, monkeypatch: pytest.MonkeyPatch, n: int) -> None:
     """Requests begin and end while steps are under way; ids that end some of them make the table of ids grow."""
 
@@ -146,7 +146,7 @@ def test_steps_follow_one_another_unseen(model: Model, monkeypatch: pytest.Monke
     assert seen.count(True) >= 3
 
 
-@pytest.mark.parametrize("n", [3, pytest.param(0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [3, pytest.param(0, marks=pytest.mark.whole)])
 def test_a_part_captured_late_leaves_those_who_run_as_they_are(
     model: Model, monkeypatch: pytest.MonkeyPatch, n: int
 ) -> None:
@@ -218,7 +218,7 @@ def overwrite(kept: Any, fresh: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("overlap", [pytest.param(False, marks=pytest.mark.whole), True])
 def test_a_draft_pass_that_is_not_captured_follows_the_sampling_that_was_replayed(
     model: Model, monkeypatch: pytest.MonkeyPatch, overlap: bool
 ) -> None:
@@ -243,7 +243,7 @@ def test_a_draft_pass_that_is_not_captured_follows_the_sampling_that_was_replaye
     [
         (1, GraphError("refused"), True),
         pytest.param(0, torch.OutOfMemoryError("out of memory"), False, marks=pytest.mark.slow),
-        pytest.param(2, MemoryError(), True, marks=pytest.mark.slow),
+        pytest.param(2, MemoryError(), True, marks=pytest.mark.whole),
     ],
 )
 def test_a_shape_that_cannot_be_captured_runs_all_the_same(
@@ -357,7 +357,7 @@ def test_what_needs_the_host_is_sampled_there(model: Model) -> None:
     assert made.executor.graphs.stats.steps > 1
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 def test_a_blacklist_is_kept(model: Model) -> None:
     sampling = SamplerConfig(blacklist=(range(3, 300),))
     want = told(say(model_engine(model, 2, sampling=sampling), mixed(3)))

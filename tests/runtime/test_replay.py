@@ -73,7 +73,7 @@ def test_replay_in_the_engine_spares_what_it_says() -> None:
     engine.close()
 
 
-@pytest.mark.parametrize("poison", [0x7F, pytest.param(0x00, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("poison", [0x7F, pytest.param(0x00, marks=pytest.mark.whole)])
 def test_windows_that_are_gone_are_begun_anew(model: Model, poison: int) -> None:
     """The rows behind the border are those of the model whose windows begin there, whatever lay in the rings."""
     prefix = PrefixSettings(slack(model), replay=128)
@@ -107,7 +107,7 @@ def test_windows_that_are_gone_are_begun_anew(model: Model, poison: int) -> None
     assert first.raw_token_logprobs != exact[0].raw_token_logprobs, "it is another function"
 
 
-@pytest.mark.parametrize("mode", [pytest.param("mask", marks=pytest.mark.slow), "compact"])
+@pytest.mark.parametrize("mode", [pytest.param("mask", marks=pytest.mark.whole), "compact"])
 def test_truncated_prompts_share_what_they_look_at_exactly(model: Model, mode: str) -> None:
     truncation = Truncation(mode, max(KEEP, model.cache_layout.ring_slots))
     prefix = PrefixSettings(slack(model), truncation=truncation)

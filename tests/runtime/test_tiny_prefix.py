@@ -45,7 +45,7 @@ def told(outputs: list[Any]) -> list[Any]:
     return [(o.token_id, o.token_logprobs, o.confidence_score, o.accepted) for o in outputs]
 
 
-@pytest.mark.parametrize(("temperature", "drafts"), [(0, 0), (0.8, DRAFTS)])
+@pytest.mark.parametrize(("temperature", "drafts"), [pytest.param(0, 0, marks=pytest.mark.whole), (0.8, DRAFTS)])
 def test_turns_of_a_chat_give_the_bits_of_the_whole_prompt(model: Model, drafts: int, temperature: float) -> None:
     cached, plain = build(model, True, drafts), build(model, False, drafts)
     chat, spared = text(0, 121), []
