@@ -217,7 +217,7 @@ def test_thousands_of_steps() -> None:
     assert Traffic.steps > 4000
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 def test_many_thousands_of_steps() -> None:
     run(250, 100)
 
@@ -326,6 +326,8 @@ def drive(seed: int, rules: int = 60) -> None:
 
 
 @pytest.mark.slow
-def test_many_seeds() -> None:
-    for seed in range(400):
+@pytest.mark.parametrize("seeds", [range(40, 140), pytest.param(range(140, 440), marks=pytest.mark.whole)])
+def test_many_seeds(seeds: range) -> None:
+    """Others than those of the shorter run."""
+    for seed in seeds:
         drive(seed)
