@@ -1,4 +1,5 @@
-"""An engine under everything at once: requests come, fork, wait for images, are aborted, preempted both ways and end.
+"""An engine under everything at once: requests come, fork, wait for images, are aborted, preempted both ways and end;
+steps fail, when they are launched and when they run.
 
 After every step: pages and slots are conserved, and nothing is read that is not there (the executor checks, against
 memory that is overwritten as it returns). At the end: nothing is left, everybody has ended, and every request has said
@@ -65,10 +66,14 @@ class _Fixed:
         pass
 
 
+class Planted(RuntimeError):
+    """Of a step that was made to fail."""
+
+
 class Traffic(RuleBasedStateMachine):
     """See the module."""
 
-    steps = 0
+    steps = failures = 0
 
     @initialize(seed=st.integers(0, 2**32))
     def start(self, seed: int) -> None:
@@ -78,10 +83,22 @@ class Traffic(RuleBasedStateMachine):
         self.asked: dict[int, tuple[list[int], SamplingParams]] = {}
         self.spoiled: set[int] = set()
         self.found: dict[tuple[int, int], list[Any]] = {}
-        self.engine._start_search = self.fail
+        self.search, self.engine._start_search = self.engine._start_search, self.fail
+        self.armed = False
+        self.engine.executor.fault = self.fault
 
     def fail(self, work: Any, error: Exception) -> None:
-        raise error
+        if not isinstance(error, Planted) and not str(error).startswith("fault in launch"):
+            raise error
+        Traffic.failures += 1
+        self.search(work, error)
+
+    def fault(self, work: Any) -> Exception | None:
+        """Once, and not while the last one is looked for: nobody is to blame, and nobody is blamed."""
+        if not self.armed or self.engine._search is not None:
+            return None
+        self.armed = False
+        return Planted("planted")
 
     def params(self, **more: Any) -> SamplingParams:
         rng = self.rng
@@ -147,6 +164,14 @@ class Traffic(RuleBasedStateMachine):
             self.spoiled.update(self.engine.abort_request(key))
 
     @rule()
+    def break_a_step(self) -> None:
+        executor = self.engine.executor
+        if self.rng.random() < 0.5:
+            self.armed = True
+        else:
+            executor.launch_faults = (executor.launches + self.rng.randrange(1, 3),)
+
+    @rule()
     def forget_prefixes(self) -> None:
         if self.rng.random() < 0.2:
             self.engine.reset_prefix_cache()
@@ -210,11 +235,11 @@ def run(examples: int, rules: int) -> None:
 
 
 def test_thousands_of_steps() -> None:
-    Traffic.steps = 0
+    Traffic.steps = Traffic.failures = 0
     run(60, 60)
     for seed in range(40):
         drive(seed)
-    assert Traffic.steps > 4000
+    assert Traffic.steps > 4000 and Traffic.failures > 40
 
 
 @pytest.mark.whole
@@ -308,7 +333,10 @@ def test_planted_faults_are_seen(plant: Callable[[pytest.MonkeyPatch], None], mo
             drive(seed)
 
 
-RULES = ("add", "add", "add_images", "images_come", "images_fail", "fork", "abort", "forget_prefixes", *["step"] * 3)
+RULES = (
+    "add", "add", "add_images", "images_come", "images_fail", "fork", "abort", "forget_prefixes", "break_a_step",
+    *["step"] * 3,
+)  # fmt: skip
 
 
 def drive(seed: int, rules: int = 60) -> None:
