@@ -10,8 +10,9 @@ python tests/support/cuda_resources.py --check    write nothing; exit status 1 i
 
 Each record holds a digest of what its binary was made from: the kernel's source and its helpers', types, constants,
 options, chip and the compiler's version. A case with the recorded digest has been compiled as it stands. A check
-compiles others until of each kernel `MOST` cases are known for each chip, or all. One case of every kernel is compiled
-all the same, each with one of the Tritons for one of the chips in turn, and has to give the recorded numbers again.
+compiles others until of each kernel `MOST` cases are known for each chip, or all. One case of every fourth kernel
+(`SHARE`) is compiled all the same, each with one of the Tritons for one of the chips in turn, and has to give the
+recorded numbers again; which kernels these are changes with the record.
 What is not recorded may not spill at all.
 """
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
@@ -39,6 +41,8 @@ Record = dict[str, dict[str, dict[str, Entry]]]  # Triton -> chip -> case
 DIGEST = 3
 MOST = 4
 """Cases of a kernel that a check knows or compiles for a chip; they differ in widths. The record has all."""
+SHARE = 4
+"""A check compiles one in so many kernels whose cases are all known."""
 
 
 def tritons() -> dict[str, Path | None]:
@@ -132,8 +136,10 @@ def beyond(work: Sequence[tuple[Any, str]], known: set[tuple[str, str]], most: i
     return found
 
 
-def spots_of(entries: Sequence[Any], triton: str, known: Mapping[str, Mapping[str, Entry]]) -> set[tuple[str, str]]:
-    """Cases to compile though they are known: each kernel has its turn with one Triton and chip.
+def spots_of(
+    entries: Sequence[Any], triton: str, known: Mapping[str, Mapping[str, Entry]], share: int = SHARE
+) -> set[tuple[str, str]]:
+    """Cases to compile though they are known: each kernel has its turn with one Triton and chip, one in `share` now.
 
     Of a kernel's cases the one of the fewest registers is taken, which mostly compiles the fastest.
     """
@@ -141,11 +147,13 @@ def spots_of(entries: Sequence[Any], triton: str, known: Mapping[str, Mapping[st
     for entry in entries:
         if not getattr(entry.case, "slow", False):
             kernels.setdefault(entry.kernel, []).append(entry)
+    digests = sorted(str(entry[DIGEST]) for records in known.values() for entry in records.values())
+    now = zlib.crc32("".join(digests).encode()) % share
     found = set()
     for turn, (_, cases) in enumerate(sorted(kernels.items())):
         places = [(v, arch) for arch in ARCHS for v in VERSIONS if any(arch in entry.case.archs for entry in cases)]
         v, arch = places[turn % len(places)]
-        if v == triton:
+        if v == triton and turn // len(places) % share == now:
             here = [(known.get(arch, {}).get(e.name, [0])[0], e.name) for e in cases if arch in e.case.archs]
             found.add((min(here)[1], arch))
     return found

@@ -106,10 +106,21 @@ def test_every_kernel_has_its_turn_and_the_turns_are_shared() -> None:
     entries += [listed("one chip", archs=("sm_90",)), listed("kernel0[slow]", slow=True)]
     known = {arch: {f"kernel{i}[a]": [9, 0, 0, ""] for i in range(9)} for arch in cuda_resources.ARCHS}
     known["sm_90"]["kernel3[b]"] = known["sm_100"]["kernel3[b]"] = [99, 0, 0, ""]
-    turns = [spot for v in cuda_resources.VERSIONS for spot in cuda_resources.spots_of(entries, v, known)]
+    turns = [spot for v in cuda_resources.VERSIONS for spot in cuda_resources.spots_of(entries, v, known, 1)]
     assert sorted(name.split("[")[0] for name, _ in turns) == sorted({e.kernel for e in entries})
     assert ("kernel3[a]", "sm_100") in turns and ("one chip", "sm_90") in turns
     assert {arch for _, arch in turns} == set(cuda_resources.ARCHS)
+
+
+def test_turns_of_a_share_pass_on_as_the_record_changes() -> None:
+    entries = [listed(f"kernel{i:02}") for i in range(32)]
+    seen: set[str] = set()
+    for digest in map(str, range(40)):
+        known = {arch: {e.name: [9, 0, 0, digest] for e in entries} for arch in cuda_resources.ARCHS}
+        turns = [spot for v in cuda_resources.VERSIONS for spot in cuda_resources.spots_of(entries, v, known)]
+        assert len(turns) == 32 // cuda_resources.SHARE
+        seen.update(name for name, _ in turns)
+    assert seen == {e.name for e in entries}
 
 
 def test_a_changed_kernel_is_compiled_anew(tmp_path: Path) -> None:
