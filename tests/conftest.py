@@ -23,7 +23,7 @@ MARKERS = {
     "whole": "the rest of a sweep of which --slow runs a part; runs with --whole",
 }
 
-MINUTES = {"unit": 6, "recipe": 3, "cuda": 8, "ascend": 10, "conformance": 4, "engine": 3}
+MINUTES = {"unit": 6, "recipe": 3, "cuda": 6, "ascend": 8, "conformance": 4, "engine": 3}
 """Minutes that each area of the tests may take on two idle cores, all tests included (--slow)."""
 AREAS = {
     "recipe": "recipe",
@@ -108,7 +108,7 @@ def area_of(nodeid: str) -> str:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if sum(_seconds.values()) < 60:
         return
-    terminalreporter.section("time by area", sep="-")
+    terminalreporter.section("time by area, in minutes of two cores", sep="-")
     for area, minutes in MINUTES.items():
         if area in _seconds:
-            terminalreporter.line(f"{area:12} {_seconds[area] / 60:5.1f} of {minutes} min")
+            terminalreporter.line(f"{area:12} {_seconds[area] / 120:5.1f} of {minutes} min")
