@@ -59,7 +59,7 @@ def chosen(ops: Sequence[str]) -> list[Program]:
     for op in ops:
         if op not in files:
             raise InvalidArgumentError("op", op, f"one of {', '.join(sorted(files))}")
-    labels = set()
+    labels: set[str] = set()
     for op in ops:
         for value in vars(sys.modules[files[op]]).values():
             members = value.values() if isinstance(value, dict) else (value,)

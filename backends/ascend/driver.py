@@ -1,4 +1,5 @@
-"""The device side: images with CANN's compiler, and launches through TileLang's own driver.
+"""The device side: images with CANN's compiler, and launches: TileLang's kernels through its own driver, those in
+AscendC by hand through CANN's runtime (`acl.py`).
 
 None of this has run on a device. It is kept apart and small; what it decides (command lines, errors, the order of
 arguments) is tested with fake tools.
@@ -6,18 +7,21 @@ arguments) is tested with fake tools.
 
 from __future__ import annotations
 
+import ctypes
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import device
+from torch import OutOfMemoryError, device
 
 from ...hal.errors import DeviceFaultError
-from . import versions
-from .discovery import Host, Tools, compiler_paths
+from . import acl, versions
+from .discovery import LIBRARY, Host, Tools, compiler_paths
 from .errors import CannError
 from .sim import build
 
@@ -73,23 +77,60 @@ def compile_image(text: str, image: Path, tools: Tools | None = None) -> Path:
 
 
 _compiled: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {}
+_images: dict[str, Path] = {}
 
 
 def launch(program: Program, work: int, arguments: Mapping[str, Any], where: device) -> None:
     """Launch on an NPU, on torch's current stream. Sizes are taken from the tensors by TileLang's driver.
 
     Raises:
-        DeviceFaultError: the device or its driver reports a fault.
+        CannError: the kernel cannot be compiled.
+        DeviceFaultError: the device or its driver reports a fault. Memory that is short is torch's own error.
     """
-    key = f"{program.label} {program.digest()}"
-    if key not in _compiled:
-        _compiled[key] = _compile(program)
-    kernel, names = _compiled[key]
-    given = {**arguments, "cores": min(cores(where, program.signature().kind), work)}
+    signature = program.signature()
+    blocks = min(cores(where, signature.kind), work)
+    given = {**arguments, "cores": blocks}
     try:
+        if program.written:
+            runtime().launch(_image(program), signature, blocks, given, where.index or 0, raw_stream(where))
+            return
+        key = f"{program.label} {program.digest()}"
+        if key not in _compiled:
+            _compiled[key] = _compile(program)
+        kernel, names = _compiled[key]
         kernel(*(given[name] for name in names))
+    except OutOfMemoryError:
+        raise
     except RuntimeError as error:
         raise DeviceFaultError(f"{program.label} on {where}: {error}") from error
+
+
+@cache
+def runtime() -> acl.Runtime:
+    """CANN's runtime, as torch_npu has loaded it."""
+    return acl.Runtime(ctypes.CDLL(LIBRARY))
+
+
+def raw_stream(where: device) -> int:
+    """Address of torch's current stream of an NPU."""
+    import torch
+
+    return int(torch.npu.current_stream(where).npu_stream)  # type: ignore[attr-defined]
+
+
+def _image(program: Program) -> Path:
+    """The image of a kernel by hand, compiled once and kept in the cache by its text and compiler."""
+    if program.label not in _images:
+        text = program.text()
+        found = compiler_paths(Host())
+        name = build.digest([text, repr(COMPILE_FLAGS), repr(LINK_FLAGS), repr(found)])
+        image = build.cache_root() / versions.ARCH / "images" / f"{program.label}-{name}.aibin"
+        if not image.is_file():
+            image.parent.mkdir(parents=True, exist_ok=True)
+            made = compile_image(text, image.with_name(f"{image.stem}-{os.getpid()}.aibin"))
+            made.replace(image)  # several processes may compile at once
+        _images[program.label] = image
+    return _images[program.label]
 
 
 def cores(where: device, kind: str) -> int:
@@ -105,8 +146,6 @@ def _compile(program: Program) -> tuple[Callable[..., Any], tuple[str, ...]]:
 
     import tilelang  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-    if program.written:
-        raise CannError(f"{program.label} is AscendC by hand", "its launch on a device is not written yet")
     from .program import HERE
 
     spec = importlib.util.spec_from_file_location(f"{__name__}.{program.name}", HERE / program.file)

@@ -5,6 +5,7 @@ torch_npu has the names of torch.cuda under torch.npu. None of this has run on a
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...hal.device import Device
-from ...hal.errors import DeepInferError
+from ...hal.errors import DeepInferError, DeviceFaultError
 from ...hal.graph import Body, Graph, GraphError, Graphs, GraphsUnavailable, NoGraphReason
 from ...hal.stream import Event, HostSyncError, Stream, Streams
 
@@ -23,16 +24,27 @@ def _npu() -> Any:
     return torch.npu  # type: ignore[attr-defined]
 
 
+@contextmanager
+def faults(device: Any) -> Iterator[None]:
+    """An error of the driver is a fault of the device; memory that is short stays torch's own error."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        raise DeviceFaultError(f"{device}: {error}") from error
+
+
 class NpuStreams(Streams):
-    """Streams of one NPU."""
+    """Streams of one NPU. Waiting for one raises DeviceFaultError where the device reports a fault."""
 
     def new(self, *, urgent: bool = False) -> Stream:
-        return _Stream(_npu().Stream(self.device.torch, priority=-1 if urgent else 0))
+        return _Stream(_npu().Stream(self.device.torch, priority=-1 if urgent else 0), self.device)
 
     def record(self) -> Event:
         event = _npu().Event()
         event.record(_npu().current_stream(self.device.torch))
-        return _Event(event)
+        return _Event(event, self.device)
 
     def wait(self, event: Event) -> None:
         if not isinstance(event, _Event):
@@ -40,7 +52,8 @@ class NpuStreams(Streams):
         _npu().current_stream(self.device.torch).wait_event(event.event)
 
     def synchronize(self) -> None:
-        _npu().synchronize(self.device.torch)
+        with faults(self.device):
+            _npu().synchronize(self.device.torch)
 
     def pinned(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         return torch.empty(tuple(shape), dtype=dtype).pin_memory()
@@ -51,20 +64,22 @@ class NpuStreams(Streams):
         if set_mode is None:  # a torch_npu without the guard: nothing is seen, and nothing is claimed
             yield
             return
+        get_mode = getattr(_npu(), "get_sync_debug_mode", None)
+        before = "default" if get_mode is None else get_mode()
         set_mode("error")
         try:
             yield
         except RuntimeError as error:
             if "synchroniz" in str(error):
-                raise HostSyncError(f"the host waits for {self.device} where that is forbidden: {error}") from error
+                raise HostSyncError.at(self.device, error) from error
             raise
         finally:
-            set_mode("default")
+            set_mode(before)
 
 
 class _Stream(Stream):
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
+    def __init__(self, stream: Any, device: Device) -> None:
+        self.stream, self.device = stream, device
         self._entered: list[Any] = []
 
     def __enter__(self) -> Stream:
@@ -79,18 +94,21 @@ class _Stream(Stream):
         self._entered.pop().__exit__(kind, error, trace)
 
     def synchronize(self) -> None:
-        self.stream.synchronize()
+        with faults(self.device):
+            self.stream.synchronize()
 
 
 class _Event(Event):
-    def __init__(self, event: Any) -> None:
-        self.event = event
+    def __init__(self, event: Any, device: Device) -> None:
+        self.event, self.device = event, device
 
     def done(self) -> bool:
-        return bool(self.event.query())
+        with faults(self.device):
+            return bool(self.event.query())
 
     def synchronize(self) -> None:
-        self.event.synchronize()
+        with faults(self.device):
+            self.event.synchronize()
 
 
 def npu_graphs(device: Device) -> Graphs | GraphsUnavailable:
@@ -101,27 +119,45 @@ def npu_graphs(device: Device) -> Graphs | GraphsUnavailable:
 
 
 class NpuGraphs(Graphs):
-    """Captures torch_npu's graphs."""
+    """Captures torch_npu's graphs. Those of one object share a pool of memory: replay them one after the other."""
+
+    def __init__(self, device: Device) -> None:
+        super().__init__(device)
+        self._pool: Any = None
+
+    def _options(self) -> dict[str, Any]:
+        """What this torch_npu lets be said of a capture."""
+        known = inspect.signature(_npu().graph).parameters
+        options: dict[str, Any] = {}
+        if "pool" in known and hasattr(_npu(), "graph_pool_handle"):
+            self._pool = _npu().graph_pool_handle() if self._pool is None else self._pool
+            options["pool"] = self._pool
+        if "capture_error_mode" in known:  # only calls of this thread break the capture, not those of a loader's
+            options["capture_error_mode"] = "thread_local"
+        return options
 
     def _capture(self, body: Body) -> Graph:
-        graph = _npu().NPUGraph()
-        try:
-            with _npu().device(self.device.torch), _npu().graph(graph):
-                result = body()
-        except DeepInferError:
-            raise
-        except RuntimeError as error:
-            raise GraphError(f"{self.device} refused to record: {error}") from error
-        return _Graph(graph, result)
+        with _npu().device(self.device.torch):
+            graph, options = _npu().NPUGraph(), self._options()
+            try:
+                with _npu().graph(graph, **options):
+                    result = body()
+            except DeepInferError:
+                raise
+            except RuntimeError as error:
+                self._pool = None  # a pool whose capture failed may not be captured into again
+                raise GraphError(f"{self.device} refused to record: {error}") from error
+        return _Graph(graph, result, self.device)
 
 
 class _Graph(Graph):
-    def __init__(self, graph: Any, result: Any) -> None:
+    def __init__(self, graph: Any, result: Any, device: Device) -> None:
         super().__init__(result)
-        self._graph = graph
+        self._graph, self.device = graph, device
 
     def _replay(self) -> None:
-        self._graph.replay()
+        with faults(self.device):
+            self._graph.replay()
 
     def _release(self) -> None:
         self._graph.reset()
