@@ -232,7 +232,7 @@ def pci_address(device: Device) -> str | None:
     try:
         found = module.get_device_properties(device.index)
         return f"{found.pci_domain_id:04x}:{found.pci_bus_id:02x}:{found.pci_device_id:02x}.0"
-    except (AttributeError, RuntimeError):
+    except (AttributeError, RuntimeError, AssertionError):  # the last where torch was built without the device
         return None
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from tqdm import tqdm
 
@@ -32,7 +33,7 @@ from .graphs import DecodeGraphs, GraphSettings, Where
 from .image_workers import WorkerSettings
 from .images import ImageReader
 from .offload import HostMemory, HostSettings, divide
-from .planner import pages_for
+from .planner import Limits, pages_for
 from .prefix import PrefixSettings
 from .sampler import Sampler, SamplerConfig
 from .truncation import INVARIANT, resolve_truncation
@@ -133,6 +134,8 @@ def _build(
     limits = args.limits(model.max_model_len, env.get("DEEPINFER_PREFILL_MAX_SUM_SEQLEN_K"), drafting.drafts)
     slots = int(args.max_num_seqs * env.get("DEEPINFER_NUM_STATE_SLOTS_RATIO"))
     pool_bytes = drafting.pool_bytes(slots + 1, text.vocab_size)
+    if args.num_pages is None and device.type != "cpu":
+        largest_step(model, limits, backend.streams(device))
     pages = args.check_pages(_count_pages(args, model, backend, device, slots, pool_bytes), model.max_model_len)
     sampling = SamplerConfig.from_environment()
     looked_at = model.cache_layout.ring_slots - _kept_for_prefixes(args)
@@ -344,14 +347,51 @@ def _load_tokenizer(args: EngineArgs, path: Path, model: Model) -> Tokenizer:
     )
 
 
+def largest_step(model: Model, limits: Limits, streams: Streams) -> int:
+    """Run a step of as many rows as one may have, so that what it takes beside weights and caches is in the device's
+    account when the rest is divided: the allocator keeps it for later steps.
+
+    Its rows are those of prompts, the longest first; as many give logits as requests may draw from in a step.
+
+    Returns:
+        Rows that were computed.
+
+    Raises:
+        InvalidArgumentError: there is no memory for it.
+    """
+    from ..model.batch import Batch, SequenceSlice
+
+    rows, logits = limits.max_tokens, limits.max_requests * (1 + limits.max_drafts)
+    lengths: list[int] = []
+    while rows and len(lengths) < limits.max_requests:
+        lengths.append(min(rows, model.max_model_len))
+        rows -= lengths[-1]
+    slices, page = [], 1
+    for slot, length in enumerate(lengths, 1):
+        pages = list(range(page, page + pages_for(length, PAGE_TOKENS)))
+        asked, page = min(length, logits), page + len(pages)
+        tokens = np.zeros(length, np.int32)
+        slices.append(SequenceSlice(tokens, 0, length, slot, pages, range(length - asked, length)))
+        logits -= asked
+    try:
+        caches = model.new_caches(page, len(lengths) + 1)
+        model.forward(Batch.build(slices, model.config.text, model.device), caches)
+        streams.synchronize()
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise InvalidArgumentError(
+            "max_num_batched_tokens", limits.max_tokens, "fewer rows: a step of so many does not fit beside the model"
+        ) from error
+    return sum(lengths)
+
+
 def _count_pages(
     args: EngineArgs, model: Model, backend: Backend, device: Device, slots: int, pool_bytes: int = 0
 ) -> int:
     """Pages that can be handed out: `num_pages`, or what the memory allows and the requests can use.
 
-    The memory budget is gpu_memory_utilization * total - what is in use now, the model included; state slots and the
-    pool of drafts come off it, pages share the rest. Never more than max_num_seqs requests of the greatest length can
-    hold.
+    The memory budget is gpu_memory_utilization * total - what is in use now, the model and what a step takes included;
+    state slots and the pool of drafts come off it, pages share the rest. Never more than max_num_seqs requests of the
+    greatest length can hold.
     """
     if args.num_pages is not None:
         return args.num_pages

@@ -35,6 +35,7 @@ BAD: dict[str, list[Any]] = {
     "drafter_invariant": [1, None],
     "enable_prefix_caching": [1, None],
     "async_scheduling": [1, 0, "on"],
+    "cpu_binding": [None, True, "numa", ""],
     "engine_type": ["DECODE", 3, -1, None, True, np.array([0, 1])],
     "tokens_per_block": [0, 64, 256, None, 128.0, np.array([1, 2])],
     "num_pages": [0, -1, 1.5],

@@ -14,7 +14,7 @@ import torch
 
 from deepinfer.hal import env
 from deepinfer.hal.catalog import load_backend
-from deepinfer.hal.device import Device
+from deepinfer.hal.device import Device, pci_address
 from deepinfer.hal.env_table import VARIABLES
 from deepinfer.hal.errors import BackendError, DeepInferError, InvalidArgumentError, NotSupportedError
 from deepinfer.hal.stream import Streams
@@ -26,6 +26,7 @@ from deepinfer.runtime.drafting import Speculation
 from deepinfer.runtime.engine import LLMEngine
 from deepinfer.runtime.llm import LLM
 from deepinfer.runtime.params import SamplingParams
+from deepinfer.runtime.planner import Limits
 
 
 @pytest.fixture
@@ -421,6 +422,7 @@ def test_the_process_is_bound_while_the_engine_is_there(
     monkeypatch.setattr(loader.host, "apply_binding", lambda one: applied.append(one.cpus) or True)
     monkeypatch.setattr(loader.host, "binding_for", lambda *device: loader.host.Binding((0,), None, "test"))
     threads = torch.get_num_threads()
+    assert pci_address(Device("cpu")) is None
     unbind = loader._bind(EngineArgs(cpu_binding="auto"), Device("cuda", 0))
     assert applied == [(0,)] and torch.get_num_threads() == 1
     args = EngineArgs(model="tiny", num_pages=64, max_num_seqs=4, max_model_len=256)
@@ -430,3 +432,40 @@ def test_the_process_is_bound_while_the_engine_is_there(
     assert applied == [(0,), loader.host.cpus().allowed] and torch.get_num_threads() == threads
     with pytest.raises(InvalidArgumentError, match="cpu_binding: got 'numa'; allowed: one of off, auto"):
         EngineArgs(cpu_binding="numa")
+
+
+def test_the_largest_step_runs_before_the_pool_takes_the_rest(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(model, "forward", lambda batch, caches: seen.append((batch, caches)))
+    streams = load_backend("reference").streams(Device("cpu"))
+    limits = Limits(max_tokens=600, max_requests=100, page_tokens=128, max_drafts=4)
+    assert loader.largest_step(model, limits, streams) == 600
+    ((batch, caches),) = seen
+    assert batch.tokens.shape[0] == 600 and batch.seq_start.tolist() == [0, 0, 0], "256, 256 and 88 tokens"
+    assert batch.logit_rows.shape[0] == 500 and caches.pages.shape[0] == 1 + 2 + 2 + 1
+    few = Limits(max_tokens=600, max_requests=2, page_tokens=128)
+    assert loader.largest_step(model, few, streams) == 512 and seen[-1][0].logit_rows.shape[0] == 2
+
+    def short(batch: Any, caches: Any) -> Any:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(model, "forward", short)
+    with pytest.raises(InvalidArgumentError, match="max_num_batched_tokens: got 600; allowed: fewer rows"):
+        loader.largest_step(model, limits, streams)
+
+
+def test_the_largest_step_counts_where_memory_does(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    def pages(*what: Any) -> int:
+        order.append("pages")
+        raise Loaded
+
+    monkeypatch.setattr(loader, "largest_step", lambda *what: order.append("step"))
+    monkeypatch.setattr(loader, "_count_pages", pages)
+    backend: Any = SimpleNamespace(streams=lambda device: None)
+    assert model.path is not None
+    for device, num_pages in (("cuda", None), ("cuda", 8), ("cpu", None)):
+        with pytest.raises(Loaded):
+            loader._build(EngineArgs(num_pages=num_pages), model.path, model, backend, Device(device))
+    assert order == ["step", "pages", "pages", "pages"]
