@@ -21,7 +21,7 @@ import numpy as np
 from ..hal.errors import DeviceFaultError, InvalidArgumentError
 from .admission import Admission, check_defaults, ids_to_abort
 from .checks import check_float, check_int
-from .commit import advance, flush, output_of, report, report_step
+from .commit import advance, flush, output_of, report_step
 from .config import EngineConfig
 from .cost import CostFit
 from .execute import Drawn, Executor, Result, Work, work_on
@@ -718,19 +718,23 @@ class LLMEngine:
     # ---- committing
 
     def _commit(self, flight: Flight, results: Sequence[Result]) -> None:
-        for place, (item, result) in enumerate(zip(flight.work, results, strict=True)):
+        queues, stats = self._queues, self.stats
+        charge, sharing = queues.service.charge, queues.cache.settings is not None
+        for item, result, generation in zip(flight.work, results, flight.generations, strict=True):
             request = item.request
-            if flight.is_late(place):
+            if flight.is_late(request, generation):
                 continue
             if request.aborted and not all(drawn.valid for drawn in result.tokens):
-                self._queues.cache.forget(request)
+                queues.cache.forget(request)
                 request.tainted = True
             if item.ahead:
                 continue  # aborted before its rows were known, which may not even have run
-            self._queues.service.charge(request.params.tenant, item.end - item.start)
-            request.computed = item.known_end + result.accepted  # rows of rejected drafts are as if never computed
-            if item.start < request.prompt_len:
-                self.stats.prompt_tokens += min(item.end, request.prompt_len) - item.start
+            start, end = item.start, item.end
+            charge(request.params.tenant, end - start)
+            # Rows of rejected drafts are as if never computed.
+            request.computed = end - len(item.drafts) + result.accepted if item.drafts else end
+            if start < request.prompt_len:
+                stats.prompt_tokens += min(end, request.prompt_len) - start
             if request.aborted:
                 continue
             if result.prompt_logprobs:
@@ -740,16 +744,15 @@ class LLMEngine:
             except Exception as error:  # of its text: nobody else's affair
                 log.exception("a token of request %r has no text", request.request_id)
                 self._finish(request, FinishReason.ERROR, error=describe(error))
-            if not request.finished:
+            if request.finish_reason is None:
                 if result.proposal is not None or request.proposal.tokens:
                     request.proposal = result.proposal or Proposal([])
-                self._share(request, item)
+                if sharing:
+                    self._share(request, item)
 
     def _share(self, request: Request, item: Work) -> None:
         """Leaves a running request's full pages to the prefix cache, and copies of its state where others may begin."""
         cache = self._queues.cache
-        if cache.settings is None:
-            return
         cache.keep_pages(request)
         if item.start < request.prompt_len <= request.computed:
             border = request.prompt_len - 1  # behind it whoever asks the same must compute a row
@@ -770,15 +773,16 @@ class LLMEngine:
 
     def _say(self, item: Work, result: Result) -> None:
         """Append the tokens of a step up to an end among them."""
-        request = item.request
-        proposal = request.proposal
-        for said, drawn in enumerate(result.tokens, 1):
+        request, tokens = item.request, result.tokens
+        proposal, last = request.proposal, len(tokens)
+        for said, drawn in enumerate(tokens, 1):
             output = self._append(request, drawn)
             if output is None:
                 return
-            if request.finished or said == len(result.tokens):
+            if said == last or request.finish_reason is not None:
                 report_step(output, proposal, item, result, said)
-                self.stats.count_drafts(output)
+                if item.drafts:
+                    self.stats.count_drafts(output)
                 return
 
     def _append(self, request: Request, drawn: Drawn) -> RequestOutput | None:
@@ -789,8 +793,7 @@ class LLMEngine:
         request.append(drawn.token)
         self.stats.output_tokens += 1
         reason, stop_reason, text = advance(request, drawn.token)
-        output = self._output(request, text)
-        report(output, request, drawn)
+        output = output_of(request, text, self.config.limits.max_tokens, drawn)
         if reason is not None:
             self._end(request, reason, output)
             output.stop_reason = stop_reason
@@ -804,13 +807,10 @@ class LLMEngine:
         except Exception:  # what made a request fail may well be its text
             log.exception("the rest of the text of request %r is lost", request.request_id)
             text = ""
-        output = self._output(request, text)
+        output = output_of(request, text, self.config.limits.max_tokens)
         output.error = error
         self._end(request, reason, output)
         self._ready.append(output)
-
-    def _output(self, request: Request, text: str) -> RequestOutput:
-        return output_of(request, text, self.config.limits.max_tokens)
 
     def _end(self, request: Request, reason: FinishReason, output: RequestOutput) -> None:
         output.finished, output.finish_reason = True, str(reason)

@@ -68,12 +68,12 @@ class Flight:
     def take_off(self) -> None:
         """Its requests are in flight from now on."""
         for item in self.work:
-            request = item.request
+            request, end = item.request, item.end
             request.flights += 1
             request.flying = item
-            # An earlier step may have had more drafts.
-            request.written = max(request.written, item.end)
-            self.generations.append(request.generation)
+            if request.written < end:  # an earlier step may have had more drafts
+                request.written = end
+        self.generations = [item.request.generation for item in self.work]
 
     def set_down(self) -> list[Request]:
         """Its requests are no more in this flight. Returns those that are in no other."""
@@ -89,10 +89,10 @@ class Flight:
                 landed.append(request)
         return landed
 
-    def is_late(self, place: int) -> bool:
-        """Whether the result of an item is of nobody any more: its request has ended or begun anew."""
-        request = self.work[place].request
-        return request.finished or request.generation != self.generations[place]
+    @staticmethod
+    def is_late(request: Request, generation: int) -> bool:
+        """Whether a result is of nobody any more: its request has ended, or has begun anew since the launch."""
+        return request.finish_reason is not None or request.generation != generation
 
 
 def settle(item: Work) -> None:
@@ -101,6 +101,9 @@ def settle(item: Work) -> None:
     Those of one that ended with it stay bounds, and so do those of one that was aborted: what it said is dropped.
     """
     request = item.request
-    if item.ahead and not (request.finished or request.aborted):
+    if item.ahead and request.finish_reason is None and not request.aborted:
+        if not request.max_drafts:
+            item.start, item.end, item.drafts, item.ahead = request.computed, request.length, (), False
+            return
         drafts = request.drafts()
         item.start, item.end, item.drafts, item.ahead = request.computed, request.length + len(drafts), drafts, False

@@ -129,6 +129,10 @@ class Queues:
     def _running_views(self, running: Sequence[Request]) -> list[RequestView]:
         """The running requests; where pages may be short, with those that preempting them would not make free."""
         views = [request.view() for request in running]
+        # A request that decodes takes the page of its next token, and those that its drafts reach.
+        most = 1 + pages_for(running[0].max_drafts + 1, self.page_tokens) if running else 0
+        if len(views) * most <= self.cache.free_pages:
+            return views
         need = sum(view.lacks(self.page_tokens) for view in views)
         if need <= self.cache.free_pages:
             return views

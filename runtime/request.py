@@ -160,6 +160,11 @@ class Request:
 
     def _view_ahead(self, flying: Work) -> RequestView:
         pages, priority = 0 if self.pages is None else len(self.pages), self.params.priority
+        if flying.sample and not self.max_drafts:  # what most are, in most steps
+            end, said = flying.end, self.length - self.prompt_len
+            most = self.prompt_len + self.max_output_tokens - 1
+            ends = said + 1 >= self.max_output_tokens
+            return RequestView(self.key, end + 1, end, pages, 0, False, 0, 0, 0, most, ends, 0, priority)
         if flying.redraft:
             drafts = self.draft_count()
             return RequestView(self.key, self.length, flying.end, pages, drafts, cut=self.checkpoint, priority=priority)
