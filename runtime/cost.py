@@ -124,7 +124,8 @@ def non_negative_least_squares(x: npt.NDArray[np.float64], y: npt.NDArray[np.flo
     # |x c - y| is |r c - z| and something that no c changes: a few rows, however many steps.
     q, r = np.linalg.qr(x / scale)
     z = q.T @ y
-    best, least = np.zeros(terms), float(z @ z)
+    best: npt.NDArray[np.float64] = np.zeros(terms)
+    least = float(z @ z)
     for size in range(terms, 0, -1):  # all terms first: where that solution is not negative, none is better
         for chosen in map(list, combinations(range(terms), size)):
             part = np.linalg.lstsq(r[:, chosen], z, rcond=None)[0]
@@ -134,4 +135,5 @@ def non_negative_least_squares(x: npt.NDArray[np.float64], y: npt.NDArray[np.flo
                 best[chosen] = part
         if size == terms and best.any():
             break
-    return best / scale
+    best /= scale
+    return best

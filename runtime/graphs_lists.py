@@ -125,8 +125,10 @@ class Lists:
         part = gather_rows(logits, self._rows(name, step, logits))
         lines, given = self._given[name].long(), step.inputs.device
         owner = lines.unsqueeze(1).expand(-1, self._width).flatten()
-        inverse, *filters = (given[one][owner] for one in ("inv_temperature", "top_k", "top_p", "min_p"))
-        return part, inverse, ops.sample_filter(part, inverse, *filters, force_top_k=self._sampler.config.force_top_k)
+        inverse = given["inv_temperature"][owner]
+        top_k, top_p, min_p = (given[one][owner] for one in ("top_k", "top_p", "min_p"))
+        most = self._sampler.config.force_top_k
+        return part, inverse, ops.sample_filter(part, inverse, top_k, top_p, min_p, force_top_k=most)
 
     # ---- results
 

@@ -201,8 +201,9 @@ def plan_step(state: Snapshot, limits: Limits) -> StepPlan:
     """The plan of the next step. Empty only when there is nothing to do."""
     plan = StepPlan()
     running, free_pages = _decode(state, limits, plan)
+    begin: list[tuple[RequestView, int]] = []
     if plan.preempted:
-        begin, held = [], [Held(view.key, "a step that preempts nobody") for view in state.waiting[:1]]
+        held = [Held(view.key, "a step that preempts nobody") for view in state.waiting[:1]]
     else:
         begin, held = _who_may_begin(state, limits, len(running), free_pages)
     under_way = [(view, -1) for view in running if not (view.paused or is_decoding(view))]
