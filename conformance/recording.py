@@ -39,7 +39,7 @@ from ..ops.rows import restride
 from ..ops.spec import SPECS, OpSpec, Sample, WeightHandle
 from .calls import Unsupported, call, kernel_of, samples, to_target
 from .case import Finding, Target
-from .compare.classes import compare, names_of
+from .compare.classes import compare
 from .compare.exact import bits
 
 FORMAT = 2
@@ -94,7 +94,7 @@ def record(
                 continue
             facts = {"op": spec.name, "version": spec.version, "sample": sample.label, "kernel": kernel}
             stated = []
-            for name, out, mask in zip(names_of(spec), outs, masks(spec, sample)):
+            for name, out, mask in zip(_written(spec, sample), outs, masks(spec, sample), strict=True):
                 keep = not isinstance(spec.numerics, Exact) and 0 < out.nbytes <= KEPT
                 if keep:
                     kept[f"{len(made)}/{name}"] = out.clone(memory_format=torch.contiguous_format)
@@ -117,7 +117,16 @@ def chosen(spec: OpSpec) -> list[Sample]:
 
 def masks(spec: OpSpec, sample: Sample) -> list[Tensor | None]:
     """What is defined of each output, then of each argument that is written."""
-    return [*spec.defined(*sample.args), *[None] * len(names_of(spec))]
+    defined = spec.defined(*sample.args)
+    return [*defined, *[None] * (len(_written(spec, sample)) - len(defined))]
+
+
+def _written(spec: OpSpec, sample: Sample) -> list[str]:
+    """Names of a call's outputs, then of the arguments that it writes."""
+    given = zip(spec.args, sample.args, strict=True)
+    return [out.name for out in spec.outs] + [
+        a.name for a, v in given if getattr(a, "mutable", False) and v is not None
+    ]
 
 
 def results(spec: OpSpec, sample: Sample, target: Target) -> list[Tensor]:
@@ -225,7 +234,13 @@ def check(folder: Path, ops: Sequence[str] = (), target: Target = ON_THIS_CPU) -
             passed_over["no kernel"] = passed_over.get("no kernel", 0) + len(each["outputs"])
             continue
         stated = each["outputs"]
-        same = [digest(w, m) == s["digest"] for w, m, s in zip(want, masks(spec, sample), stated)]
+        if [s["name"] for s in stated] != _written(spec, sample):
+            there = ", ".join(s["name"] for s in stated)
+            findings.append(
+                Finding("outputs", f"{where}: recorded are {there}, of {', '.join(_written(spec, sample))}")
+            )
+            continue
+        same = [digest(w, m) == s["digest"] for w, m, s in zip(want, masks(spec, sample), stated, strict=True)]
         if all(same):
             counts["equal"] += len(stated)
         elif isinstance(spec.numerics, Exact):
