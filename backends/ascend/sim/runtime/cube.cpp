@@ -9,10 +9,30 @@ namespace ascsim {
 namespace {
 constexpr uint32_t kLargest = 4095;
 
+// The values of all codes of a type of 8 bits.
+struct Values {
+  float of[256];
+  explicit Values(Type t) {
+    for (int i = 0; i < 256; i++) {
+      const uint8_t code = uint8_t(i);
+      of[i] = load(&code, 0, t);
+    }
+  }
+};
+
 // Rows x K of an operand as floats, row-major, from 16 x 32-byte fractals.
 void unpack(std::vector<float>& out, const void* p, Type t, uint32_t rows, uint32_t k_size) {
   const uint32_t c0 = group_of(t), blocks = (rows + 15) / 16;
   out.resize(size_t(rows) * k_size);
+  if (t == Type::e4m3 || t == Type::e5m2) {
+    static const Values e4m3(Type::e4m3), e5m2(Type::e5m2);
+    const float* value = (t == Type::e4m3 ? e4m3 : e5m2).of;
+    for (uint32_t r = 0; r < rows; r++)
+      for (uint32_t k = 0; k < k_size; k++)
+        out[size_t(r) * k_size + k] =
+            value[((const uint8_t*)p)[(size_t(k / 32) * blocks + r / 16) * 512 + (r % 16) * 32 + k % 32]];
+    return;
+  }
   for (uint32_t r = 0; r < rows; r++)
     for (uint32_t k = 0; k < k_size; k++)
       out[size_t(r) * k_size + k] = load(p, (size_t(k / c0) * blocks + r / 16) * 16 * c0 + (r % 16) * c0 + k % c0, t);
@@ -24,9 +44,10 @@ void scale(std::vector<float>& values, const std::vector<uint8_t>& scales, size_
   if (offset + size_t((rows + 15) / 16) * groups * 32 > scales.size())
     fail("asc_mmad_mx: no scales loaded for %s", which);
   for (uint32_t r = 0; r < rows; r++)
-    for (uint32_t k = 0; k < k_size; k++) {
-      const uint8_t e = scales[offset + (size_t(r / 16) * groups + k / 64) * 32 + (r % 16) * 2 + (k / 32) % 2];
-      values[size_t(r) * k_size + k] *= e == 0xff ? NAN : std::ldexp(1.f, int(e) - 127);
+    for (uint32_t first = 0; first < k_size; first += 32) {
+      const uint8_t e = scales[offset + (size_t(r / 16) * groups + first / 64) * 32 + (r % 16) * 2 + (first / 32) % 2];
+      const float factor = e == 0xff ? NAN : std::ldexp(1.f, int(e) - 127);
+      for (uint32_t k = first; k < first + 32 && k < k_size; k++) values[size_t(r) * k_size + k] *= factor;
     }
 }
 
