@@ -354,7 +354,13 @@ command=${1:-build}
 case "$command" in
     build)
         set_up
-        [ -n "$dry_run" ] || say "ready: .venv/bin/deepinfer generate \"Once upon a time\""
+        if [ -n "$dry_run" ]; then
+            :
+        elif [ "$accelerator" = ascend ]; then
+            say "ready: .venv/bin/deepinfer generate --model kernel --backend ascend \"Once upon a time\""
+        else
+            say "ready: .venv/bin/deepinfer generate \"Once upon a time\""
+        fi
         ;;
     test)
         set_up test

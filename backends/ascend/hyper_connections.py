@@ -73,7 +73,7 @@ def hc_coefficients(
         1, min(BLOCK, tokens // 64)
     )  # of a core at a time: `fn` is read once for them, few rows have a core each
     items = -(-tokens // rows)
-    shared = {"W": sums, "span": sums.numel(), "m": tokens}
+    shared: dict[str, Tensor | int] = {"W": sums, "span": sums.numel(), "m": tokens}
     HC_SUMS(items, X=x.view(tokens, channels), F=fn, n=lines, K=channels, rows=rows, items=items, **shared)
     groups = -(-tokens // 64)
     HC_MIX(

@@ -185,6 +185,7 @@ def test_torch_npu_is_installed_only_where_cann_is(build: Run, log: Callable[[],
     lines = log()
     assert [what for _, what in installed(lines)] == ["torch", ".[ascend-sim]"]
     assert lines[-1] == "deepinfer.backends.ascend.build --self-test"
+    assert "deepinfer generate --model kernel --backend ascend" in done.stdout
     assert "torch_npu is left out" in done.stdout
     build(DEEPINFER_ACCELERATOR="ascend", ASCEND_HOME_PATH=str(tmp_path))
     lines = log()
