@@ -34,7 +34,7 @@ def _empty(like: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     return torch.empty(shape, dtype=dtype, device=like.device)
 
 
-@kernel("adjust_logits", version=0)
+@kernel("adjust_logits", version=0, source="ascendc")
 def adjust_logits(
     logits: Tensor, penalties: Tensor | None, stat_offsets: Tensor | None, stat_ids: Tensor | None,
     stat_counts: Tensor | None, bias_offsets: Tensor | None, bias_ids: Tensor | None, bias_values: Tensor | None,
@@ -77,7 +77,7 @@ def _or(tensor: Tensor | None, other: Tensor) -> Tensor:
     return tensor if tensor is not None and tensor.numel() else other
 
 
-@kernel("sample_filter", version=0, supports=_narrow)
+@kernel("sample_filter", version=0, source="ascendc", supports=_narrow)
 def sample_filter(
     logits: Tensor, inv_temperature: Tensor, top_k: Tensor | None, top_p: Tensor | None, min_p: Tensor | None,
     force_top_k: int, out: tuple[Tensor, ...] | None,
@@ -166,7 +166,7 @@ def token_logprobs(
     return values
 
 
-@kernel("smaller_mass", version=0, supports=_narrow)
+@kernel("smaller_mass", version=0, source="ascendc", supports=_narrow)
 def smaller_mass(
     logits: Tensor, inv_temperature: Tensor, max_logit: Tensor, threshold: Tensor, last_id: Tensor, tokens: Tensor,
     out: Tensor | None,
@@ -177,7 +177,7 @@ def smaller_mass(
     return mass
 
 
-@kernel("top_logprobs", version=0, supports=_few)
+@kernel("top_logprobs", version=0, source="ascendc", supports=_few)
 def top_logprobs(
     logits: Tensor, inv_temperature: Tensor | None, threshold: Tensor | None, last_id: Tensor | None, k: int,
     out: tuple[Tensor, Tensor] | None,

@@ -36,7 +36,7 @@ def _launch(
     VERIFY_DRAFTS(items, **{**blank, **row, **given})
 
 
-@kernel("draft_distribution", version=0)
+@kernel("draft_distribution", version=0, source="ascendc")
 def draft_distribution(
     logits: Tensor, inv_temperature: Tensor, threshold: Tensor, last_id: Tensor, count: Tensor, tokens: Tensor,
     slots: Tensor, pool: Tensor, place: int, out: None,
@@ -50,7 +50,7 @@ def draft_distribution(
     _launch(_DISTRIBUTION, rows * pieces, *row, pool, slots, start=place * pool.stride(1), pieces=pieces)
 
 
-@kernel("verify_drafts", version=0)
+@kernel("verify_drafts", version=0, source="ascendc")
 def verify_drafts(
     logits: Tensor, inv_temperature: Tensor, threshold: Tensor, last_id: Tensor, count: Tensor, max_id: Tensor,
     drafts: Tensor, seeds: Tensor, positions: Tensor, log2q: Tensor | None, draft_row: Tensor | None, shared: bool,
