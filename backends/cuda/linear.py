@@ -21,97 +21,53 @@ from torch import Tensor
 
 from ...hal.registry import Signature
 from ...ops.spec import WeightHandle
-from . import grouped_sm90, linear_sm90, vision_attention  # noqa: F401  (register)
+from . import grouped_sm90, linear_sm90, linear_wide_sm90, vision_attention  # noqa: F401  (register)
 from .jit import INTERPRETED
-from .linear_fp8 import fp8_prepare, fp8_scratch, grouped_scratch, run, whole_blocks, whole_groups
+from .linear_fp8 import fp8_prepare, launcher, run, sizes_of, whole_blocks, whole_groups
+from .linear_fp8 import scratch as fp8_scratch
 from .linear_launches import BF16_FEW, BLOCKS, add_launch, aligned, few_launch, many_launch, packed_launch, part_of
 from .register import kernel
 
 # ---- FP8 weights ----------------------------------------------------------------------------------------------------
 
 
-@kernel("linear_fp8", version=0, supports=whole_groups, layout=BLOCKS, prepare=fp8_prepare, workspace=fp8_scratch)
-def linear_fp8(
-    xq: Tensor, xs: Tensor, weight: WeightHandle, out: Tensor | None, workspace: Tensor | None = None
-) -> Tensor:
-    if out is None:
-        out = torch.empty((xq.shape[0], weight.tensors[0].shape[0]), dtype=torch.bfloat16, device=xq.device)
-    run(xq, xs, weight.tensors, out, workspace, 1)
-    return out
-
-
-@kernel(
-    "linear_fp8_grouped",
-    version=0,
-    supports=whole_blocks,
-    layout=BLOCKS,
-    prepare=fp8_prepare,
-    workspace=grouped_scratch,
-)
-def linear_fp8_grouped(
-    xq: Tensor, xs: Tensor, weight: WeightHandle, out: Tensor | None, workspace: Tensor | None = None
-) -> Tensor:
-    groups, n = weight.tensors[0].shape[:2]
-    if out is None:
-        out = torch.empty((xq.shape[0], groups, n), dtype=torch.bfloat16, device=xq.device)
-    run(xq, xs, weight.tensors, out, workspace, groups)
-    return out
+_FP8: dict[str, Any] = {"version": 0, "layout": BLOCKS, "prepare": fp8_prepare, "workspace": fp8_scratch}
+kernel("linear_fp8", supports=whole_groups, **_FP8)(launcher(run))
+kernel("linear_fp8_grouped", supports=whole_blocks, **_FP8)(launcher(run))
 
 
 def native_scratch(xq: Tensor, xs: Tensor, weight: WeightHandle) -> int:
     """Scratch of the native kernels: parts."""
-    *groups, n, k = weight.tensors[0].shape
-    outputs = n * (groups[0] if groups else 1)
-    parts = -(-k // part_of(outputs, k))
-    return 4 * parts * xq.shape[0] * outputs if parts > 1 else 0
+    groups, n, k = sizes_of(weight.tensors)
+    parts = -(-k // part_of(groups * n, k))
+    return 4 * parts * xq.shape[0] * groups * n if parts > 1 else 0
 
 
-# In the interpreter, which has no chip, they come last, so that the others are what runs there.
-_NATIVE = {"name": "native", "priority": -1 if INTERPRETED else 1, "archs": ("sm_100",), "prepare": aligned}
-
-
-@kernel("linear_fp8", version=0, supports=whole_groups, workspace=native_scratch, **_NATIVE)
-def linear_fp8_native(
-    xq: Tensor, xs: Tensor, weight: WeightHandle, out: Tensor | None, workspace: Tensor | None = None
-) -> Tensor:
-    """On a matrix unit that takes codes with block scales."""
-    if out is None:
-        out = torch.empty((xq.shape[0], weight.tensors[0].shape[0]), dtype=torch.bfloat16, device=xq.device)
-    _native(xq, xs, weight.tensors, out, workspace, native_scratch(xq, xs, weight), 1)
-    return out
-
-
-@kernel("linear_fp8_grouped", version=0, supports=whole_blocks, workspace=native_scratch, **_NATIVE)
-def linear_fp8_grouped_native(
-    xq: Tensor, xs: Tensor, weight: WeightHandle, out: Tensor | None, workspace: Tensor | None = None
-) -> Tensor:
-    """On a matrix unit that takes codes with block scales."""
-    groups, n = weight.tensors[0].shape[:2]
-    if out is None:
-        out = torch.empty((xq.shape[0], groups, n), dtype=torch.bfloat16, device=xq.device)
-    _native(xq, xs, weight.tensors, out, workspace, native_scratch(xq, xs, weight), groups)
-    return out
-
-
-def _native(
-    xq: Tensor,
-    xs: Tensor,
-    weights: tuple[Tensor, ...],
-    out: Tensor,
-    workspace: Tensor | None,
-    size: int,
-    groups: int,
+def run_native(
+    xq: Tensor, xs: Tensor, weights: tuple[Tensor, ...], out: Tensor, workspace: Tensor | None, groups: int
 ) -> None:
+    """On a matrix unit that takes codes with block scales; arguments of `linear_fp8.run`."""
     rows, (n, k) = xq.shape[0], weights[0].shape[-2:]
     if not out.numel():
         return
+    parts = -(-k // part_of(groups * n, k))
+    size = 4 * parts * rows * groups * n if parts > 1 else 0
     if workspace is None:
         workspace = torch.empty(size, dtype=torch.uint8, device=xq.device)
     y = workspace[:size].view(torch.float32) if size else out
     codes, scale = (w.view(torch.uint8) for w in weights)
     packed_launch(rows, groups, n, k, False, True, True)(xq.view(torch.uint8), xs, codes, scale, y, rows)
     if size:
-        add_launch(out.numel(), n, -(-k // part_of(groups * n, k)), False)(y, None, None, out, out.numel())
+        add_launch(out.numel(), n, parts, False)(y, None, None, out, out.numel())
+
+
+# In the interpreter, which has no chip, they come last, so that the others are what runs there.
+_NATIVE: dict[str, Any] = {
+    "version": 0, "name": "native", "priority": -1 if INTERPRETED else 1, "archs": ("sm_100",), "prepare": aligned,
+    "workspace": native_scratch,
+}  # fmt: skip
+linear_fp8_native = kernel("linear_fp8", supports=whole_groups, **_NATIVE)(launcher(run_native))
+linear_fp8_grouped_native = kernel("linear_fp8_grouped", supports=whole_blocks, **_NATIVE)(launcher(run_native))
 
 
 # ---- bf16 weights ---------------------------------------------------------------------------------------------------

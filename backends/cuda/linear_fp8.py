@@ -7,6 +7,8 @@ call can go.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -61,16 +63,34 @@ def _fp8_scratch(rows: int, groups: int, n: int, k: int) -> tuple[int, int, int]
     return x, 0, 4 * parts * rows * groups * n if parts > 1 else 0
 
 
-def fp8_scratch(xq: Tensor, xs: Tensor, weight: WeightHandle) -> int:
-    """Scratch of `linear_fp8`."""
-    n, k = weight.tensors[0].shape
-    return sum(_fp8_scratch(xq.shape[0], 1, n, k))
+def sizes_of(weights: tuple[Tensor, ...]) -> tuple[int, int, int]:
+    """Groups, 1 of a plain weight, outputs of each, and channels."""
+    *groups, n, k = weights[0].shape
+    return groups[0] if groups else 1, n, k
 
 
-def grouped_scratch(xq: Tensor, xs: Tensor, weight: WeightHandle) -> int:
-    """Scratch of `linear_fp8_grouped`."""
-    groups, n, k = weight.tensors[0].shape
-    return sum(_fp8_scratch(xq.shape[0], groups, n, k))
+def scratch(xq: Tensor, xs: Tensor, weight: WeightHandle) -> int:
+    """Scratch of `linear_fp8` and `linear_fp8_grouped`."""
+    return sum(_fp8_scratch(xq.shape[0], *sizes_of(weight.tensors)))
+
+
+Run = Callable[[Tensor, Tensor, tuple[Tensor, ...], Tensor, Tensor | None, int], None]
+
+
+def launcher(run: Run) -> Callable[..., Tensor]:
+    """The function of `linear_fp8` or `linear_fp8_grouped` that multiplies with `run`, whose arguments are `run`'s
+    below."""
+
+    def launch(
+        xq: Tensor, xs: Tensor, weight: WeightHandle, out: Tensor | None, workspace: Tensor | None = None
+    ) -> Tensor:
+        if out is None:
+            shape = (xq.shape[0], *weight.tensors[0].shape[:-1])
+            out = torch.empty(shape, dtype=torch.bfloat16, device=xq.device)
+        run(xq, xs, weight.tensors, out, workspace, sizes_of(weight.tensors)[0])
+        return out
+
+    return launch
 
 
 def run(

@@ -141,9 +141,10 @@ def launch(xq: Tensor, xs: Tensor, weights: tuple[Tensor, ...], out: Tensor, ima
     )  # fmt: skip
 
 
-def _run(
+def run(
     xq: Tensor, xs: Tensor, weights: tuple[Tensor, ...], out: Tensor, workspace: Tensor | None, groups: int
 ) -> None:
+    """As `linear_fp8.run`."""
     if not takes(xq.shape[0], weights):
         triton.run(xq, xs, weights, out, workspace, groups)
     elif out.numel():
@@ -153,42 +154,16 @@ def _run(
         launch(xq, xs, weights, out, workspace if size else None, groups)
 
 
+def scratch(xq: Tensor, xs: Tensor, weight: WeightHandle) -> int:
+    """Scratch of `linear_fp8` and `linear_fp8_grouped`."""
+    if not takes(xq.shape[0], weight.tensors):
+        return triton.scratch(xq, xs, weight)
+    return image_bytes(xq.shape[0], *triton.sizes_of(weight.tensors))
+
+
 _OPTIONS: dict[str, Any] = {
     "version": 0, "name": "sm90", "priority": 2, "source": "cuda", "archs": ("sm_90",), "layout": BLOCKS,
-    "prepare": triton.fp8_prepare,
+    "prepare": triton.fp8_prepare, "workspace": scratch,
 }  # fmt: skip
-
-
-def scratch(xq: Tensor, xs: Tensor, weight: WeightHandle) -> int:
-    """Scratch of `linear_fp8`."""
-    if not takes(xq.shape[0], weight.tensors):
-        return triton.fp8_scratch(xq, xs, weight)
-    return image_bytes(xq.shape[0], 1, *weight.tensors[0].shape)
-
-
-def grouped_scratch(xq: Tensor, xs: Tensor, weight: WeightHandle) -> int:
-    """Scratch of `linear_fp8_grouped`."""
-    if not takes(xq.shape[0], weight.tensors):
-        return triton.grouped_scratch(xq, xs, weight)
-    return image_bytes(xq.shape[0], *weight.tensors[0].shape)
-
-
-@kernel("linear_fp8", supports=supports, workspace=scratch, **_OPTIONS)
-def linear_fp8(
-    xq: Tensor, xs: Tensor, weight: WeightHandle, out: Tensor | None, workspace: Tensor | None = None
-) -> Tensor:
-    if out is None:
-        out = torch.empty((xq.shape[0], weight.tensors[0].shape[0]), dtype=torch.bfloat16, device=xq.device)
-    _run(xq, xs, weight.tensors, out, workspace, 1)
-    return out
-
-
-@kernel("linear_fp8_grouped", supports=supports_groups, workspace=grouped_scratch, **_OPTIONS)
-def linear_fp8_grouped(
-    xq: Tensor, xs: Tensor, weight: WeightHandle, out: Tensor | None, workspace: Tensor | None = None
-) -> Tensor:
-    groups, n = weight.tensors[0].shape[:2]
-    if out is None:
-        out = torch.empty((xq.shape[0], groups, n), dtype=torch.bfloat16, device=xq.device)
-    _run(xq, xs, weight.tensors, out, workspace, groups)
-    return out
+kernel("linear_fp8", supports=supports, **_OPTIONS)(triton.launcher(run))
+kernel("linear_fp8_grouped", supports=supports_groups, **_OPTIONS)(triton.launcher(run))

@@ -1,0 +1,232 @@
+"""FP8 weights with 65 to 256 rows, and the experts' FP4 weights with more than 16 each, on SM90 in CUDA C++.
+
+`source/linear_wide_sm90.cu`: blocks that stay, and bits of the other ways. No GPU has run it, so nothing chooses it: it
+stands below every other kernel, and a pin brings it up,
+
+    DEEPINFER_PIN='linear_fp8*=cuda:sm90_wide,grouped_linear=cuda:sm90_wide'
+
+Calls with other numbers of rows, and weights that are not clean, then go the ways of `linear_sm90.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...hal.registry import Signature
+from ...ops.spec import WeightHandle
+from . import grouped, grouped_sm90, linear_sm90
+from .linear_fp8 import fp8_prepare, launcher, sizes_of
+from .linear_launches import BLOCKS, CLEAN_DTYPE, part_of
+from .linear_sm90 import PROCESSORS
+from .register import kernel
+from .source import SourceKernel
+
+LEAST, MOST = 65, 256
+"""Rows of a call of FP8 weights."""
+MEAN = 192
+"""Up to so many rows for each expert, a call goes this way."""
+ROWS = (64, 96, 128)
+"""Rows of a tile of FP8 weights."""
+EXPERT_ROWS = 128
+"""Most rows of a tile of an expert's."""
+LINE = 128
+"""The image of rows begins at a multiple of so many bytes."""
+_SHARED = 232448
+_UNPACKING = 250
+"""Clocks, about, from a unit of codes to its product; one with a row takes 2 for each warpgroup."""
+
+
+class Tile(NamedTuple):
+    """Warpgroups of a block, of 64 outputs each, and rows."""
+
+    warpgroups: int
+    rows: int
+
+    @property
+    def outputs(self) -> int:
+        """Outputs."""
+        return 64 * self.warpgroups
+
+    @property
+    def sums(self) -> int:
+        """Bytes of the tile's sums in shared memory."""
+        return 4 * self.rows * (self.outputs + 4)
+
+    @property
+    def stages(self) -> int:
+        """64 channels of all rows each."""
+        return min(8, (_SHARED - 1024 - 128 - self.sums) // (128 * self.rows))
+
+    @property
+    def shared(self) -> int:
+        """Bytes: rows, sums, two barriers for a stage."""
+        return self.stages * 128 * self.rows + self.sums + 16 * self.stages
+
+    @property
+    def clocks(self) -> int:
+        """Of 64 channels: products one after the other, or a product and its unpacking where too few take turns."""
+        return max(2 * self.rows * self.warpgroups, 2 * self.rows + _UNPACKING)
+
+    def down(self, rows: int) -> int:
+        """Tiles of so many rows."""
+        return -(-rows // self.rows)
+
+
+@functools.cache
+def tile_of(rows: int, groups: int, n: int, k: int) -> Tile:
+    """The tile of a call: the least time by `clocks` and the blocks of a multiprocessor; the largest of equals."""
+    parts = linear_sm90.parts_of(groups, n, k)
+
+    def cost(tile: Tile) -> tuple[int, int]:
+        blocks = groups * n // tile.outputs * tile.down(rows) * parts
+        return -(-blocks // PROCESSORS) * tile.clocks, -tile.outputs * tile.rows
+
+    return min((Tile(w, r) for w in (2, 4) for r in ROWS if n % (64 * w) == 0), key=cost)
+
+
+def _defines(tile: Tile) -> dict[str, int]:
+    return {"ROWS": tile.rows, "WARPGROUPS": tile.warpgroups, "STAGES": tile.stages}
+
+
+@functools.cache
+def source(tile: Tile) -> SourceKernel:
+    """The product of FP8 weights."""
+    return SourceKernel(
+        "linear_wide_sm90.cu", "linear", "PPPPiiiiii", threads=128 * (tile.warpgroups + 1), shared=tile.shared,
+        defines=_defines(tile), archs=("sm_90",),
+    )  # fmt: skip
+
+
+IMAGE = SourceKernel("linear_wide_sm90.cu", "image", "PPPiiii", threads=128, archs=("sm_90",))
+EXPERT_TILE = Tile(4, EXPERT_ROWS)
+EXPERTS = SourceKernel(
+    "linear_wide_sm90.cu", "grouped", "PPPPPiiii", threads=640, shared=EXPERT_TILE.shared,
+    defines={"FP4": 1} | _defines(EXPERT_TILE), archs=("sm_90",),
+)  # fmt: skip
+PACKED_IMAGE = SourceKernel(
+    "linear_wide_sm90.cu", "packed_image", "PPPPPiiii", threads=128, defines={"FP4": 1}, archs=("sm_90",)
+)
+SOURCES = [*(source(Tile(w, r)) for w in (2, 4) for r in ROWS), IMAGE, EXPERTS, PACKED_IMAGE]
+
+
+# ---- FP8 weights ----------------------------------------------------------------------------------------------------
+
+
+def takes(rows: int, weights: tuple[Tensor, ...]) -> bool:
+    """Whether a call goes this way."""
+    return LEAST <= rows <= MOST and weights[1].dtype == CLEAN_DTYPE
+
+
+def _image_bytes(rows: int, groups: int, n: int, k: int) -> int:
+    tile = tile_of(rows, groups, n, k)
+    return 2 * tile.down(rows) * tile.rows * groups * k + LINE
+
+
+def scratch(xq: Tensor, xs: Tensor, weight: WeightHandle) -> int:
+    """Scratch of `linear_fp8` and `linear_fp8_grouped`."""
+    if takes(xq.shape[0], weight.tensors):
+        return _image_bytes(xq.shape[0], *sizes_of(weight.tensors))
+    return linear_sm90.scratch(xq, xs, weight)
+
+
+def run(
+    xq: Tensor, xs: Tensor, weights: tuple[Tensor, ...], out: Tensor, workspace: Tensor | None, groups: int
+) -> None:
+    """As `linear_fp8.run`."""
+    rows, (n, k), device = xq.shape[0], weights[0].shape[-2:], xq.device.index
+    if not takes(rows, weights):
+        linear_sm90.run(xq, xs, weights, out, workspace, groups)
+        return
+    if workspace is None:
+        workspace = torch.empty(_image_bytes(rows, groups, n, k), dtype=torch.uint8, device=xq.device)
+    image = -(-workspace.data_ptr() // LINE) * LINE
+    tile, part, parts = tile_of(rows, groups, n, k), part_of(groups * n, k), linear_sm90.parts_of(groups, n, k)
+    lines = tile.down(rows) * tile.rows
+    halves = 2 * lines * groups * (k // 64)
+    IMAGE.launch(
+        (-(-halves // 128), 1, 1), device, xq.data_ptr(), xs.data_ptr(), image, rows, lines, groups, k, early=True
+    )
+    tiles = groups * n // tile.outputs * tile.down(rows)
+    source(tile).launch(
+        (min(tiles, max(1, PROCESSORS // parts)), 1, parts), device, image, weights[0].data_ptr(),
+        weights[1].data_ptr(), out.data_ptr(), rows, lines, groups, n, k, part,
+        cluster=(1, 1, parts) if parts > 1 else None, early=True,
+    )  # fmt: skip
+
+
+_OPTIONS: dict[str, Any] = {
+    "version": 0, "name": "sm90_wide", "priority": -9, "source": "cuda", "archs": ("sm_90",), "layout": BLOCKS,
+}  # fmt: skip
+_FP8: dict[str, Any] = _OPTIONS | {"prepare": fp8_prepare, "workspace": scratch}
+kernel("linear_fp8", supports=linear_sm90.supports, **_FP8)(launcher(run))
+kernel("linear_fp8_grouped", supports=linear_sm90.supports_groups, **_FP8)(launcher(run))
+
+
+# ---- experts --------------------------------------------------------------------------------------------------------
+
+
+def supports(signature: Signature) -> str | None:
+    """Whole tiles of outputs; 256 channels at a time."""
+    n, k = signature.dims["N"], 2 * signature.dims["H"]
+    if n % EXPERT_TILE.outputs or k % 256 or not n or not k:
+        return f"N must be a multiple of {EXPERT_TILE.outputs} and channels of 256, got {n} and {k}"
+    return None
+
+
+def takes_experts(rows: int, weights: tuple[Tensor, ...]) -> bool:
+    """Whether a call goes this way."""
+    experts = weights[0].shape[0]
+    return grouped_sm90.MEAN * experts < rows <= MEAN * experts and weights[1].dtype == CLEAN_DTYPE
+
+
+def expert_lines(rows: int) -> int:
+    """Rows of an image: a tile reads whole 32 rows from its first one on, wherever that is."""
+    return rows + EXPERT_ROWS
+
+
+def expert_scratch(xq: Tensor, xs: Tensor, weight: WeightHandle, source_row: Tensor | None, offsets: Tensor) -> int:
+    """Scratch of `grouped_linear`."""
+    rows = (xq if source_row is None else source_row).shape[0]
+    if takes_experts(rows, weight.tensors):
+        return 2 * expert_lines(rows) * xq.shape[1] + LINE
+    return grouped_sm90.scratch(xq, xs, weight, source_row, offsets)
+
+
+@kernel("grouped_linear", supports=supports, prepare=grouped.prepare, workspace=expert_scratch, **_OPTIONS)
+def grouped_linear(
+    xq: Tensor,
+    xs: Tensor,
+    handle: WeightHandle,
+    source_row: Tensor | None,
+    offsets: Tensor,
+    out: Tensor | None,
+    workspace: Tensor | None = None,
+) -> Tensor:
+    rows = (xq if source_row is None else source_row).shape[0]
+    weight, scale = handle.tensors
+    if not takes_experts(rows, handle.tensors):
+        return grouped_sm90.grouped_linear(xq, xs, handle, source_row, offsets, out, workspace)
+    (experts, n), k, device = weight.shape[:2], xq.shape[1], xq.device.index
+    if out is None:
+        out = torch.empty((rows, n), dtype=torch.bfloat16, device=xq.device)
+    if not xq.shape[0]:
+        return out
+    if workspace is None:
+        size = expert_scratch(xq, xs, handle, source_row, offsets)
+        workspace = torch.empty(size, dtype=torch.uint8, device=xq.device)
+    image, lines = -(-workspace.data_ptr() // LINE) * LINE, expert_lines(rows)
+    PACKED_IMAGE.launch(
+        (-(-2 * rows * (k // 64) // 128), 1, 1), device, xq.data_ptr(), xs.data_ptr(),
+        0 if source_row is None else source_row.data_ptr(), offsets.data_ptr(), image, rows, lines, experts, k,
+        early=True,
+    )  # fmt: skip
+    tiles = grouped.tiles_of(rows, experts, EXPERT_ROWS) * (n // EXPERT_TILE.outputs)
+    EXPERTS.launch(
+        (min(tiles, PROCESSORS), 1, 1), device, image, weight.data_ptr(), scale.data_ptr(), offsets.data_ptr(),
+        out.data_ptr(), lines, experts, n, k, early=True,
+    )  # fmt: skip
+    return out
