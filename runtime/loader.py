@@ -15,6 +15,7 @@ from tqdm import tqdm
 from ..hal import env
 from ..hal.backend import Backend
 from ..hal.catalog import load_backend
+from ..hal.comm import Group
 from ..hal.device import Device, pci_address
 from ..hal.errors import InvalidArgumentError, NotSupportedError
 from ..hal.graph import GraphsUnavailable
@@ -127,7 +128,9 @@ def _build(
     backend: Backend,
     device: Device,
     unbind: Callable[[], None] = lambda: None,
+    group: Group | None = None,
 ) -> LoadedEngine:
+    """`group`: ranks whose engines plan the same steps; None is this one alone."""
     text = model.config.text
     tokenizer = _load_tokenizer(args, path, model)
     drafting = Speculation.from_environment(text, args.drafter_invariant)
@@ -136,7 +139,8 @@ def _build(
     pool_bytes = drafting.pool_bytes(slots + 1, text.vocab_size)
     if args.num_pages is None and device.type != "cpu":
         largest_step(model, limits, backend.streams(device))
-    pages = args.check_pages(_count_pages(args, model, backend, device, slots, pool_bytes), model.max_model_len)
+    found = least_of_ranks(_count_pages(args, model, backend, device, slots, pool_bytes), group)
+    pages = args.check_pages(found, model.max_model_len)
     sampling = SamplerConfig.from_environment()
     looked_at = model.cache_layout.ring_slots - _kept_for_prefixes(args)
     truncation = resolve_truncation(args, model.topology, looked_at)
@@ -382,6 +386,18 @@ def largest_step(model: Model, limits: Limits, streams: Streams) -> int:
             "max_num_batched_tokens", limits.max_tokens, "fewer rows: a step of so many does not fit beside the model"
         ) from error
     return sum(lengths)
+
+
+def least_of_ranks(pages: int, group: Group | None) -> int:
+    """Pages that every rank of a group has: all plan the same steps, so the one with the least memory decides.
+
+    Raises:
+        CommunicatorError: a rank did not come.
+    """
+    if group is None or group.world_size == 1:
+        return pages
+    found = group.all_reduce(torch.tensor([pages], dtype=torch.int64), "min")
+    return int(found.item())
 
 
 def _count_pages(

@@ -14,6 +14,7 @@ import torch
 
 from deepinfer.hal import env
 from deepinfer.hal.catalog import load_backend
+from deepinfer.hal.comm import Group
 from deepinfer.hal.device import Device, pci_address
 from deepinfer.hal.env_table import VARIABLES
 from deepinfer.hal.errors import BackendError, DeepInferError, InvalidArgumentError, NotSupportedError
@@ -469,3 +470,14 @@ def test_the_largest_step_counts_where_memory_does(model: Model, monkeypatch: py
         with pytest.raises(Loaded):
             loader._build(EngineArgs(num_pages=num_pages), model.path, model, backend, Device(device))
     assert order == ["step", "pages", "pages", "pages"]
+
+
+def test_the_rank_with_the_least_memory_decides() -> None:
+    class Two(Group):
+        def all_reduce(self, tensor: torch.Tensor, op: Any = "sum") -> torch.Tensor:
+            assert op == "min"
+            return torch.minimum(tensor, torch.tensor([40]))
+
+    pair = Two("engine", 0, (0, 1), 10.0)
+    assert [loader.least_of_ranks(pages, pair) for pages in (30, 50)] == [30, 40]
+    assert loader.least_of_ranks(50, None) == 50 == loader.least_of_ranks(50, Two("engine", 0, (0,), 10.0))
