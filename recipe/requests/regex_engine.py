@@ -1,22 +1,34 @@
 """A pattern as the original's engine reads it: what is repeated, what a lookbehind may hold, and how large it grows.
 
 The engine takes what the strict reading (`regex_check`) leaves to it, and refuses some of what that takes. What needs
-no backtracking it compiles, and refuses what takes more than 10 MiB. That size is exact here for characters, sets of
-characters and ranges, and what repeats them; for classes of Unicode among others, and alternatives, it is estimated.
+no backtracking it compiles, and refuses what takes more than 10 MiB (`regex_parts`).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from .regex_calls import Node, TreeKind, called, made, settle, with_tree
 from .regex_escapes import Dialect, NotARegex, character_size, read_escape, read_set
+from .regex_parts import (
+    HARD_PLACE,
+    MARK,
+    NOTHING,
+    OPEN,
+    PLACE,
+    absent,
+    captured,
+    chosen,
+    chosen_or_not,
+    concatenation,
+    looked_ahead,
+    looked_behind,
+    one_of,
+    repeated,
+)
 
-MAX_SIZE = 10 << 20
-"""Bytes of the compiled form of one part."""
-_FRAME = 200  # bytes around a part: its capture, its end, and the search for its beginning
 MAX_DEPTH = 63
 _PLAIN = re.compile(r"[^\\\[(){*+?|.^$\s#]+")
 _BLANK = re.compile(r"(?:\(\?#[^)]*+\))+")
@@ -42,12 +54,7 @@ _KIND_OF_MARK: dict[str, GroupKind] = {
 }
 
 
-_NOTHING = Node(repeats=False, length=0, size=0, may_be_empty=True)
-_PLACE = Node(length=0, size=32, may_be_empty=True)
-_HARD_PLACE = Node(length=0, is_hard=True, size=0, may_be_empty=True)
-_OPEN = Node(length=None, may_be_empty=True)
 _NO_GROUP = 1 << 62
-_MARK = Node(repeats=False, length=0, is_hard=True, size=0, may_be_empty=True)
 
 
 @dataclass(slots=True)
@@ -81,7 +88,7 @@ class _Engine:
         self.verbose = False
         self.groups = [_Group("plain")]
         self.captures: list[Node] = []
-        """Every capture, `_OPEN` while it has not ended."""
+        """Every capture, `OPEN` while it has not ended."""
         self.names: dict[str, int] = {}
         self.referred: list[int] = []
         self.named: list[str] = []
@@ -96,7 +103,7 @@ class _Engine:
                 break
             here = pattern[self.place]
             if here == "|":
-                self.groups[-1].alternatives.append(_concatenation(self.groups[-1].parts))
+                self.groups[-1].alternatives.append(concatenation(self.groups[-1].parts))
                 self.groups[-1].parts = []
                 self.place += 1
             elif here == ")":
@@ -133,7 +140,7 @@ class _Engine:
         if here == ".":
             return Node(size=1000)
         if here in "^$":
-            return _PLACE
+            return PLACE
         if plain := _PLAIN.match(pattern, place):  # all but the last, which a quantifier may be for
             whole = plain.end() - (plain.end() - place > 1)
             self.place = whole
@@ -163,10 +170,10 @@ class _Engine:
         if escape.letter == "R":
             return Node(length=None, is_hard=True, fits_behind=False, size=0)
         if escape.letter in "Az":
-            return _PLACE
+            return PLACE
         if escape.letter in "GK":
-            return _MARK
-        return _HARD_PLACE
+            return MARK
+        return HARD_PLACE
 
     def _reference(self, name: str, calls: bool = False) -> Node:
         number = self._group_number(name)
@@ -177,7 +184,7 @@ class _Engine:
         if name in self.names:
             self.settled_names.add(name)
         self.referred.append(number)
-        group = self.captures[number - 1] if 0 < number <= len(self.captures) else _OPEN
+        group = self.captures[number - 1] if 0 < number <= len(self.captures) else OPEN
         return Node(True, group.length, True, group.length is not None, 0, group.may_be_empty)
 
     def _group_number(self, name: str) -> int | None:
@@ -205,7 +212,7 @@ class _Engine:
             if fail is None:
                 raise NotARegex("an unknown verb")
             self.place = fail.end()
-            self._quantified(_MARK)
+            self._quantified(MARK)
         elif mark != "?":
             self._begin(_Group("capture", self._capture()), begin)
         elif kind := _KINDS.match(pattern, begin):
@@ -229,7 +236,7 @@ class _Engine:
         self.place = inside
 
     def _capture(self) -> int:
-        self.captures.append(_OPEN)
+        self.captures.append(OPEN)
         return len(self.captures)
 
     def _condition(self, begin: int) -> None:
@@ -252,7 +259,7 @@ class _Engine:
         self.verbose = True if "x" in flags[1] else False if "x" in (flags[2] or "") else before
         self.place = flags.end()
         if flags[3] == ")":
-            self._quantified(_NOTHING)
+            self._quantified(NOTHING)
         else:
             self._begin(_Group("plain", verbose=before), flags.end())
 
@@ -267,23 +274,23 @@ class _Engine:
         if group.kind == "plain":
             return inside
         if group.kind == "capture":
-            node = made("all", [inside], _captured, group.number)
+            node = made("all", [inside], captured, group.number)
             self.captures[group.number - 1] = node
             return node
         if group.kind == "ahead":
-            return made("all", [inside], _looked_ahead)
+            return made("all", [inside], looked_ahead)
         if group.kind == "behind":  # judged when it is known what is called
             if inside.tree is None:
-                return _looked_behind([inside])
-            return with_tree(_looked_ahead([inside]), "all", [inside], _looked_behind)
+                return looked_behind([inside])
+            return with_tree(looked_ahead([inside]), "all", [inside], looked_behind)
         if group.kind in ("condition", "choice"):
             has_else = bool(group.alternatives)
             if group.kind == "choice" and not has_else and len(group.parts) < 2:
                 raise NotARegex("a condition that decides nothing")
-            return made("all", [inside], _chosen) if has_else else made("maybe", [inside], _chosen_or_not)
+            return made("all", [inside], chosen) if has_else else made("maybe", [inside], chosen_or_not)
         if group.kind == "absent" and inside.has_absent:
             raise NotARegex("an absent expression within another")
-        return made("all", [inside], _absent if group.kind == "absent" else _chosen)
+        return made("all", [inside], absent if group.kind == "absent" else chosen)
 
     # Quantifiers
 
@@ -309,10 +316,10 @@ class _Engine:
         self._blank()
         self.place += pattern[self.place : self.place + 1] == "?"
         kind: TreeKind = "never" if most == 0 else "maybe" if least == 0 else "all"
-        node = made(kind, [node], lambda parts: _repeated(parts[0], least, most))
+        node = made(kind, [node], lambda parts: repeated(parts[0], least, most))
         if pattern[self.place : self.place + 1] == "+":
             self.place += 1
-            node = made("all", [node], _chosen)
+            node = made("all", [node], chosen)
         self.groups[-1].parts.append(node)
 
 
@@ -323,89 +330,7 @@ def _number(digits: str) -> int:
     return int(digits or "0")
 
 
-def _checked(node: Node) -> Node:
-    if node.size + _FRAME > MAX_SIZE:
-        raise NotARegex(f"a part takes more than {MAX_SIZE >> 20} MiB")
-    return node
-
-
-def _repeated(node: Node, least: int, most: int | None) -> Node:
-    is_fixed = least == most
-    length = node.length * least if is_fixed and node.length is not None else None
-    if most is None:
-        size = node.size * max(least, 1) + 40
-    else:
-        ends = 0 if is_fixed else 32 if least or most == 1 else 64
-        size = node.size * max(least, most) + 40 * max(most - least, 0) + ends
-    fits = node.fits_behind and (is_fixed or not node.is_hard)
-    empty = node.may_be_empty or not least
-    return _checked(Node(True, length, node.is_hard, fits, 0 if node.is_hard else size, empty, None, node.has_absent))
-
-
-def _captured(parts: list[Node]) -> Node:
-    (inside,) = parts
-    size = inside.size and inside.size + 64
-    return replace(inside, repeats=True, fits_behind=inside.is_certain, size=size, tree=None)
-
-
-def _looked_ahead(parts: list[Node]) -> Node:
-    return replace(_MARK, has_absent=parts[0].has_absent)
-
-
-def _looked_behind(parts: list[Node]) -> Node:
-    if not parts[0].fits_behind:
-        raise NotARegex("a lookbehind that has no certain length")
-    return _looked_ahead(parts)
-
-
-def _chosen(parts: list[Node]) -> Node:
-    """What the engine does not look back into, or has to decide on: it is hard."""
-    (inside,) = parts
-    length = inside.length
-    return Node(True, length, True, length is not None, 0, inside.may_be_empty, None, inside.has_absent)
-
-
-def _chosen_or_not(parts: list[Node]) -> Node:
-    (inside,) = parts
-    length = None if inside.length else inside.length
-    return Node(True, length, True, length is not None, 0, True, None, inside.has_absent)
-
-
-def _absent(parts: list[Node]) -> Node:
-    return Node(True, None, True, False, 0, True, None, True)
-
-
-def _concatenation(parts: list[Node]) -> Node:
-    """Parts in a row."""
-    parts = [part for part in parts if part is not _NOTHING]
-    if not parts:
-        return _NOTHING
-    if len(parts) == 1:
-        return parts[0]
-    return made("all", parts, _in_a_row)
-
-
-def _in_a_row(parts: list[Node]) -> Node:
-    lengths = [part.length for part in parts]
-    length = None if None in lengths else sum(length or 0 for length in lengths)
-    is_hard = any(part.is_hard for part in parts)
-    fits = all(part.is_certain for part in parts)
-    size = 0 if is_hard else sum(part.size for part in parts)
-    empty, has_absent = all(part.may_be_empty for part in parts), any(part.has_absent for part in parts)
-    return _checked(Node(True, length, is_hard, fits, size, empty, None, has_absent))
-
-
 def _end(group: _Group) -> Node:
     """The inside of a group that has ended."""
-    last = _concatenation(group.parts)
-    return made("any", [*group.alternatives, last], _one_of) if group.alternatives else last
-
-
-def _one_of(choices: list[Node]) -> Node:
-    lengths = {choice.length for choice in choices}
-    length = lengths.pop() if len(lengths) == 1 else None
-    is_hard = any(choice.is_hard for choice in choices)
-    size = 0 if is_hard else 64 + sum(choice.size + 4 for choice in choices)
-    fits = all(choice.fits_behind for choice in choices)
-    empty, has_absent = any(choice.may_be_empty for choice in choices), any(choice.has_absent for choice in choices)
-    return _checked(Node(True, length, is_hard, fits, size, empty, None, has_absent))
+    last = concatenation(group.parts)
+    return made("any", [*group.alternatives, last], one_of) if group.alternatives else last
