@@ -373,6 +373,7 @@ DEVICE void bring(const u8* x, u32 base, int blocks, u64 stride, u32 bytes, Turn
             bulk_load(base + turn.place * STAGE_BYTES, x + block * stride, bytes, full);
         }
     }
+    vote(true);  // the warp is one again, as a cluster's barrier wants it
 }
 
 DEVICE void start(u32 base) {
