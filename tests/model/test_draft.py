@@ -239,7 +239,7 @@ def test_greedy_text_is_that_of_plain_decoding(model: Model, plain: tuple[list[i
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "n"), [(9, 2), (31, 4)])
+@pytest.mark.parametrize(("seed", "n"), [pytest.param(9, 2, marks=pytest.mark.whole), (31, 4)])
 def test_long_greedy_text_is_that_of_plain_decoding(model: Model, seed: int, n: int) -> None:
     greedy = DraftSampling.greedy(1, CPU)
     said = Speaker(model, text(seed, PROMPT), greedy, 0).say(60)

@@ -462,7 +462,7 @@ def test_long_patterns_take_linear_time() -> None:
         *(lambda n: "(?=a)" * n, lambda n: "(?=)(?x)" + "#a\n" * n, lambda n: "()" + r"\1" * n, lambda n: "a{ " * n),
     ):
         seconds = []
-        for size in (4_000, 16_000):
+        for size in (2_000, 8_000):
             start = time.process_time()
             is_ecma_regex(make(size))
             seconds.append(time.process_time() - start)
