@@ -120,6 +120,22 @@ def test_what_is_found_is_remembered_no_longer_than_it_is_true(monkeypatch: pyte
     assert asked > 20 and looked < asked
 
 
+def test_what_is_remembered_counts_the_pages_that_are_free_now() -> None:
+    engine = build(max_requests=1)
+    ask(engine, "first", text(0, 12))
+    for key in range(2):
+        engine.add_request(None, key, SamplingParams(**FREE), text(0, 12))
+    waits = engine._queues.waiting.find(engine._by_id[1][0].key)
+    cache, pages = engine._queues.cache, engine._queues.pages
+    assert cache.match(waits).reclaimed == 2
+    reader = pages.lease()
+    reader.join(cache._blocks[cache._chain(waits)[0]])
+    assert (cache.match(waits).tokens, cache.match(waits).reclaimed) == (8, 1)
+    reader.release()
+    assert cache.match(waits).reclaimed == 2
+    drain(engine)
+
+
 def test_requests_side_by_side_share_pages_and_no_state() -> None:
     engine = build(num_slots=8)
     ask(engine, "first", text(0, 17))
