@@ -139,8 +139,8 @@ def _build(
     pool_bytes = drafting.pool_bytes(slots + 1, text.vocab_size)
     if args.num_pages is None and device.type != "cpu":
         largest_step(model, limits, backend.streams(device))
-    found = least_of_ranks(_count_pages(args, model, backend, device, slots, pool_bytes), group)
-    pages = args.check_pages(found, model.max_model_len)
+    pages = least_of_ranks(_count_pages(args, model, backend, device, slots, pool_bytes), group)
+    pages = args.check_pages(pages, model.max_model_len)
     sampling = SamplerConfig.from_environment()
     looked_at = model.cache_layout.ring_slots - _kept_for_prefixes(args)
     truncation = resolve_truncation(args, model.topology, looked_at)
