@@ -89,7 +89,12 @@ def replaying(replay: Replay) -> Iterator[Replay]:
     def block(scores: Tensor, visible: Tensor, size: int, k: int) -> Any:
         return replay.take("block_select", scores)[0]
 
-    functions = {"moe_route": route, "topk_select": topk, "block_select": block, "index_topk": in_parts}
+    functions: dict[str, Callable[..., Any]] = {
+        "moe_route": route,
+        "topk_select": topk,
+        "block_select": block,
+        "index_topk": in_parts,
+    }
     with installed(functions, REPLAY):
         yield replay
 

@@ -63,6 +63,12 @@ def test_other_bits_of_an_exact_op_are_a_finding(copy: Path) -> None:
     assert finding.check == "bits" and finding.message.startswith("quant_fp8, ") and "scale" in finding.message
 
 
+def test_an_output_that_the_recording_lacks_is_a_finding(copy: Path) -> None:
+    edit(copy, lambda facts: first(facts, "quant_fp8")[1]["outputs"].pop())
+    (finding,) = check(copy, ["quant_fp8"]).findings
+    assert finding.check == "outputs" and "recorded are q, of q, scale" in finding.message
+
+
 @pytest.mark.parametrize(("factor", "wrong"), [(1.0, False), (1.5, True)])
 def test_other_bits_of_an_op_that_rounds_are_held_against_its_class(copy: Path, factor: float, wrong: bool) -> None:
     facts, kept = recording.load(copy)

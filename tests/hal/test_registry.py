@@ -169,6 +169,18 @@ def test_pins_that_nothing_satisfies_are_refused(registry: Registry, op: str, ke
                 registry.check_pins(["noop", "other"])
 
 
+def test_a_kernel_can_call_what_it_stands_in_front_of(registry: Registry) -> None:
+    registry.add(kernel("cuda"))
+    registry.add(kernel("front"))
+    with registry.pin("noop", "cuda"), registry.pin("noop", "front"):
+        assert registry.select(signature()).backend == "front"
+        with registry.unpinned("noop", "front"):
+            assert registry.select(signature()).backend == "cuda"
+        assert registry.select(signature()).backend == "front"
+    with registry.pin("noop", "front"), registry.unpinned("noop", "front"):
+        assert registry.select(signature()).backend == "reference"
+
+
 def test_strict_mode_refuses_the_fallback_but_not_a_pin(registry: Registry) -> None:
     registry.add(kernel("cuda", supports=lambda s: "bf16 only"))
     registry.configure(strict=True, allow_fast=False)
