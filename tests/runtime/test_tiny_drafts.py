@@ -84,7 +84,7 @@ def test_injected_drafts_leave_the_caches_of_plain_decoding(model: Model) -> Non
     assert set(counts) == set(range(6)), counts
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 def test_injected_drafts_in_a_small_pool(model: Model) -> None:
     counts = compare(model, [[0, *range(3, n)] for n in (125, 60, 123)], 14, 4, pages=4)
     assert sum(counts.values()) > 5

@@ -248,7 +248,7 @@ def slowly(made: Waiting, most: int, now: float) -> list[int]:
     return chosen
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_the_turns_are_those_of_looking_at_everybody(data: st.DataObject) -> None:
     """Whatever comes, goes, is charged and ages between two looks; the clock may even go back."""
