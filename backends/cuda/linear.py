@@ -32,8 +32,8 @@ from .register import kernel
 
 
 _FP8: dict[str, Any] = {"version": 0, "layout": BLOCKS, "prepare": fp8_prepare, "workspace": fp8_scratch}
-kernel("linear_fp8", supports=whole_groups, **_FP8)(launcher(run))
-kernel("linear_fp8_grouped", supports=whole_blocks, **_FP8)(launcher(run))
+kernel("linear_fp8", supports=whole_groups, **_FP8)(launcher(run, __name__))
+kernel("linear_fp8_grouped", supports=whole_blocks, **_FP8)(launcher(run, __name__))
 
 
 def native_scratch(xq: Tensor, xs: Tensor, weight: WeightHandle) -> int:
@@ -66,8 +66,10 @@ _NATIVE: dict[str, Any] = {
     "version": 0, "name": "native", "priority": -1 if INTERPRETED else 1, "archs": ("sm_100",), "prepare": aligned,
     "workspace": native_scratch,
 }  # fmt: skip
-linear_fp8_native = kernel("linear_fp8", supports=whole_groups, **_NATIVE)(launcher(run_native))
-linear_fp8_grouped_native = kernel("linear_fp8_grouped", supports=whole_blocks, **_NATIVE)(launcher(run_native))
+linear_fp8_native = kernel("linear_fp8", supports=whole_groups, **_NATIVE)(launcher(run_native, __name__))
+linear_fp8_grouped_native = kernel("linear_fp8_grouped", supports=whole_blocks, **_NATIVE)(
+    launcher(run_native, __name__)
+)
 
 
 # ---- bf16 weights ---------------------------------------------------------------------------------------------------

@@ -77,9 +77,13 @@ def scratch(xq: Tensor, xs: Tensor, weight: WeightHandle) -> int:
 Run = Callable[[Tensor, Tensor, tuple[Tensor, ...], Tensor, Tensor | None, int], None]
 
 
-def launcher(run: Run) -> Callable[..., Tensor]:
+def launcher(run: Run, module: str) -> Callable[..., Tensor]:
     """The function of `linear_fp8` or `linear_fp8_grouped` that multiplies with `run`, whose arguments are `run`'s
-    below."""
+    below.
+
+    Args:
+        module: that registers it, and lists what is compiled ahead for it.
+    """
 
     def launch(
         xq: Tensor, xs: Tensor, weight: WeightHandle, out: Tensor | None, workspace: Tensor | None = None
@@ -90,6 +94,7 @@ def launcher(run: Run) -> Callable[..., Tensor]:
         run(xq, xs, weight.tensors, out, workspace, sizes_of(weight.tensors)[0])
         return out
 
+    launch.__module__ = module
     return launch
 
 

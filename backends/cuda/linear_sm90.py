@@ -165,5 +165,5 @@ _OPTIONS: dict[str, Any] = {
     "version": 0, "name": "sm90", "priority": 2, "source": "cuda", "archs": ("sm_90",), "layout": BLOCKS,
     "prepare": triton.fp8_prepare, "workspace": scratch,
 }  # fmt: skip
-kernel("linear_fp8", supports=supports, **_OPTIONS)(triton.launcher(run))
-kernel("linear_fp8_grouped", supports=supports_groups, **_OPTIONS)(triton.launcher(run))
+kernel("linear_fp8", supports=supports, **_OPTIONS)(triton.launcher(run, __name__))
+kernel("linear_fp8_grouped", supports=supports_groups, **_OPTIONS)(triton.launcher(run, __name__))

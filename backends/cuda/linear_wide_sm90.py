@@ -162,8 +162,8 @@ _OPTIONS: dict[str, Any] = {
     "version": 0, "name": "sm90_wide", "priority": -9, "source": "cuda", "archs": ("sm_90",), "layout": BLOCKS,
 }  # fmt: skip
 _FP8: dict[str, Any] = _OPTIONS | {"prepare": fp8_prepare, "workspace": scratch}
-kernel("linear_fp8", supports=linear_sm90.supports, **_FP8)(launcher(run))
-kernel("linear_fp8_grouped", supports=linear_sm90.supports_groups, **_FP8)(launcher(run))
+kernel("linear_fp8", supports=linear_sm90.supports, **_FP8)(launcher(run, __name__))
+kernel("linear_fp8_grouped", supports=linear_sm90.supports_groups, **_FP8)(launcher(run, __name__))
 
 
 # ---- experts --------------------------------------------------------------------------------------------------------
