@@ -114,7 +114,7 @@ def _topk_bytes(*args: Any) -> int:
     """Scratch: what each row sees, and the scores of a chunk of rows."""
     query, blocks, entries, block_size = args[0], args[6], args[8], args[9]
     rows, lanes = query.shape[0], entries if blocks is None else blocks.shape[1] * block_size
-    return _chunk(rows, lanes) * (4 + 2 * lanes)
+    return int(_chunk(rows, lanes) * (4 + 2 * lanes))
 
 
 @kernel("index_topk", version=0, source="ascendc", supports=_selection, workspace=_topk_bytes)
