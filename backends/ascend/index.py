@@ -181,7 +181,15 @@ def block_select(
         workspace = torch.empty(size, dtype=torch.uint8, device=scores.device)
     seen, best = workspace[: 4 * rows].view(torch.int32), workspace[4 * rows : size].view(torch.bfloat16)
     best = best.view(rows, count)
-    given = {"X": scores, "V": visible, "Y": best, "SEEN": seen, "m": rows, "N": lanes, "count": count}
+    given: dict[str, Tensor | int] = {
+        "X": scores,
+        "V": visible,
+        "Y": best,
+        "SEEN": seen,
+        "m": rows,
+        "N": lanes,
+        "count": count,
+    }
     BLOCK_TOPS(rows, **given, size=block_size, shift=block_size.bit_length() - 1)
     select(best, seen, k, None, 1, chosen)
     return chosen
