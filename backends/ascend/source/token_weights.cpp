@@ -1,7 +1,7 @@
 // Fixed-point weights of rows' tokens: their sum, and where they are wanted the weights themselves; SIMD by hand.
 //
-// By hand, because tilelang 0.1.15 did not come to an end with it in a quarter of an hour: its simplifier looks through
-// the long chains of results that weights are.
+// By hand, because tilelang 0.1.15 had not lowered it after 40 s of processor time: its simplifier looks through the long
+// chains of results that weights are.
 //
 // A weight is 2^31 times a power of two, truncated: upper and lower 16 bits are summed apart, in 64 lanes each, and the
 // lanes in two words at the end, so that no sum passes 32 bits before (V below 2^22). Sums of integers: any order.

@@ -1,7 +1,7 @@
 // Verification of drafts and what it needs: distributions kept for it, tests of drafts, tokens; SIMD by hand.
 //
-// By hand, because tilelang 0.1.15 does not come to an end with chains of results this long (two powers, two logarithms
-// and ten rounds of Philox for a token): its simplifier looks through them.
+// By hand, because of its long chains of results (two powers, two logarithms and ten rounds of Philox for a token):
+// tilelang's simplifier looks through them, and its time doubles with each link.
 //
 // Three launches. `DISTRIBUTION`: base-2 log-probabilities of a row to its slot of the pool. `TEST`: what becomes of a
 // draft. `FINISH`: tokens and decisions, with the residual draw where a draft failed; the draw of rows without a test
