@@ -233,8 +233,3 @@ def flat(tensor: Tensor) -> Tensor:
         return torch.zeros(1, dtype=tensor.dtype, device=tensor.device)
     span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return tensor.as_strided((span,), (1,))
-
-
-def as_bytes(tensor: Tensor) -> Tensor:
-    """`flat` as bytes: what kernels that move rows take, with strides in bytes."""
-    return flat(tensor).view(torch.uint8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,7 +93,7 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
     )
 
 
-def differing(kernel: Kernel, sample: Sample, schedules: list[Schedule], **options: Any) -> str:
+def differing(kernel: Kernel, sample: Sample, schedules: Sequence[Schedule], **options: Any) -> str:
     """Run a sample under all schedules: the first fault, wrong output, or difference between schedules, or "".
 
     Raises:

@@ -44,8 +44,8 @@ class Swept:
 
 
 Try = Callable[[Mutant, Sequence[Schedule], bool], str]
-"""Runs a kernel once under each schedule with a mutant on, relaxed or not: what is wrong with the outputs, "" for nothing;
-KernelFault where the run ends."""
+"""Runs a kernel under each schedule with a mutant on, relaxed or not: what is wrong with the outputs, "" for nothing;
+KernelFault where a run ends."""
 
 
 def sweep(

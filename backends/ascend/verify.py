@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -19,19 +21,31 @@ ACCEPT_PREFIX = Program("verify_kernels.py", "accept_prefix", threads=THREADS)
 _DISTRIBUTION, _TEST, _FINISH = range(3)
 
 
-def _launch(
-    what: int, items: int, logits: Tensor, inverse: Tensor, threshold: Tensor, last: Tensor, count: Tensor,
-    tokens: Tensor, sums: Tensor, pool: Tensor, slots: Tensor | None, **given: Tensor | int,
-) -> None:  # fmt: skip
-    """One of the launches of verify_drafts.cpp; what it does not read may be left out."""
-    rows, width = logits.shape
-    blank: dict[str, Tensor] = dict.fromkeys(("A", "N", "F", "D", "Y"), tokens)
+@dataclass(frozen=True)
+class _Rows:
+    """What every launch of verify_drafts.cpp takes."""
+
+    logits: Tensor
+    inverse: Tensor
+    threshold: Tensor
+    last: Tensor
+    count: Tensor
+    tokens: Tensor
+    sums: Tensor
+    pool: Tensor
+    slots: Tensor | None
+
+
+def _launch(what: int, items: int, of: _Rows, **given: Tensor | int) -> None:
+    """One of the launches; what it does not read may be left out."""
+    tokens, pool = of.tokens, of.pool
+    blank: dict[str, Tensor | int] = dict.fromkeys(("A", "N", "F", "D", "Y"), tokens)
     words = tokens.view(torch.uint32)
-    row = {
-        "Z": logits, "R": inverse, "H": threshold, "L": last, "C": count, "X": tokens, "M": sums, "Q": flat(pool),
-        "O": tokens if slots is None else slots, "SEED": words, "AT": words, "B": tokens.view(torch.uint8),
-        "stride": pool.stride(0), "pooled": int(slots is not None and pool.numel() > 0), "pieces": 1, "items": items,
-        "start": 0, "purpose": 0, "shared": 0, "V": width, "what": what,
+    row: dict[str, Tensor | int] = {
+        "Z": of.logits, "R": of.inverse, "H": of.threshold, "L": of.last, "C": of.count, "X": tokens, "M": of.sums,
+        "Q": flat(pool), "O": tokens if of.slots is None else of.slots, "SEED": words, "AT": words,
+        "B": tokens.view(torch.uint8), "stride": pool.stride(0), "pieces": 1, "items": items, "start": 0, "purpose": 0,
+        "pooled": int(of.slots is not None and pool.numel() > 0), "shared": 0, "V": of.logits.shape[1], "what": what,
     }  # fmt: skip
     VERIFY_DRAFTS(items, **{**blank, **row, **given})
 
@@ -46,8 +60,8 @@ def draft_distribution(
         return
     sums = log_sums(logits, inv_temperature, threshold, last_id)
     pieces = -(-width // CHUNK)
-    row = (logits, inv_temperature, threshold, last_id, count, tokens, sums)
-    _launch(_DISTRIBUTION, rows * pieces, *row, pool, slots, start=place * pool.stride(1), pieces=pieces)
+    of = _Rows(logits, inv_temperature, threshold, last_id, count, tokens, sums, pool, slots)
+    _launch(_DISTRIBUTION, rows * pieces, of, start=place * pool.stride(1), pieces=pieces)
 
 
 @kernel("verify_drafts", version=0, source="ascendc")
@@ -62,28 +76,20 @@ def verify_drafts(
     if not rows:
         return out
     sums = log_sums(logits, inv_temperature, threshold, last_id)
-    row = (
-        logits,
-        inv_temperature,
-        threshold,
-        last_id,
-        count,
-        drafts,
-        sums,
-        sums if log2q is None else log2q,
-        draft_row,
-    )
+    pool = sums if log2q is None else log2q
+    of = _Rows(logits, inv_temperature, threshold, last_id, count, drafts, sums, pool, draft_row)
     several, fate, drawn = (torch.empty_like(drafts) for _ in range(3))
     seed, at = (recast(t, torch.uint32).view(rows, 2) for t in (seeds, positions))
-    random = {"SEED": seed, "AT": at}
-    _launch(_TEST, rows, *row, **random, N=several, F=fate, purpose=int(Purpose.ACCEPTANCE), shared=int(shared))
+    _launch(_TEST, rows, of, SEED=seed, AT=at, N=several, F=fate, purpose=int(Purpose.ACCEPTANCE), shared=int(shared))
     SAMPLE_DRAW(
         rows, Z=logits, R=inv_temperature, H=threshold, L=last_id, C=several, A=max_id, SEED=seed, AT=at, Y=drawn,
         purpose=int(Purpose.TARGET), m=rows, V=width,
     )  # fmt: skip
     tokens, accepted = out
-    given = {"A": max_id, "D": drawn, "F": fate, "Y": tokens, "B": accepted.view(torch.uint8)}
-    _launch(_FINISH, rows, *row, **random, **given, purpose=int(Purpose.RESIDUAL))
+    _launch(
+        _FINISH, rows, of, SEED=seed, AT=at, A=max_id, D=drawn, F=fate, Y=tokens, B=accepted.view(torch.uint8),
+        purpose=int(Purpose.RESIDUAL),
+    )  # fmt: skip
     return out
 
 
