@@ -1,4 +1,4 @@
-"""Launches of device images through CANN's runtime, for kernels in AscendC by hand; TileLang launches its own.
+"""Launches of device images through CANN's runtime.
 
 The calls and the layout of arguments are those of TileLang's runtime (`ascend_module.cc` in its wheel): each argument
 at a multiple of its size, of 4 bytes at least, the whole a multiple of 8. None of this has run on a device; what is
@@ -12,6 +12,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from ...hal.errors import DeviceFaultError, InvalidArgumentError
 from .sim.source import Parameter, Signature
@@ -46,6 +48,8 @@ def pack(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> bytes:
         if parameter.name not in given:
             raise InvalidArgumentError(parameter.name, None, f"{parameter.type}, a parameter of the kernel")
         value = given[parameter.name]
+        if parameter.pointer and not isinstance(value, Tensor):
+            raise InvalidArgumentError(parameter.name, value, "a tensor")
         kind = "Q" if parameter.pointer else _FORMATS.get(parameter.type.replace("const ", ""))
         if kind is None:
             raise InvalidArgumentError(parameter.name, value, f"parameters of type {parameter.type} cannot be passed")
@@ -53,7 +57,7 @@ def pack(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> bytes:
         packed += bytes(-len(packed) % max(size, _LEAST))
         try:
             packed += struct.pack(f"<{kind}", value.data_ptr() if parameter.pointer else value)
-        except struct.error as error:
+        except (struct.error, OverflowError) as error:
             raise InvalidArgumentError(parameter.name, value, f"a value of {parameter.type}: {error}") from error
     return packed + bytes(-len(packed) % _WORD)
 

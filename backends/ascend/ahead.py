@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from types import FunctionType, ModuleType
 
 from ...hal.errors import DeepInferError, InvalidArgumentError
 from ...hal.registry import REGISTRY
@@ -46,7 +47,7 @@ def folder() -> Path:
 
 
 def chosen(ops: Sequence[str]) -> list[Program]:
-    """The programs of these ops' families, all for no op.
+    """The programs of these ops' families and of those that they call, all for no op.
 
     Raises:
         InvalidArgumentError: an op of which this backend has no kernel.
@@ -59,12 +60,25 @@ def chosen(ops: Sequence[str]) -> list[Program]:
     for op in ops:
         if op not in files:
             raise InvalidArgumentError("op", op, f"one of {', '.join(sorted(files))}")
-    labels: set[str] = set()
+    modules: set[str] = set()
     for op in ops:
-        for value in vars(sys.modules[files[op]]).values():
-            members = value.values() if isinstance(value, dict) else (value,)
-            labels.update(member.label for member in members if isinstance(member, Program))
+        _follow(files[op], modules)
+    values = [value for name in modules for value in vars(sys.modules[name]).values()]
+    members = [m for value in values for m in (value.values() if isinstance(value, dict) else (value,))]
+    labels = {member.label for member in members if isinstance(member, Program)}
     return [program for program in every if program.label in labels]
+
+
+def _follow(name: str, found: set[str]) -> None:
+    """A module of this package, and those whose functions or values it uses."""
+    if name in found or name == __package__ or not name.startswith(f"{__package__}."):
+        return
+    found.add(name)
+    for value in vars(sys.modules[name]).values():
+        if isinstance(value, ModuleType):
+            _follow(value.__name__, found)
+        elif isinstance(value, FunctionType):
+            _follow(value.__module__, found)
 
 
 def build_ahead(
@@ -80,8 +94,9 @@ def build_ahead(
     A text that is not current is lowered, and kept in the cache for later processes.
 
     Args:
-        where: folder of `LABEL.cpp` and `LABEL.aibin`; made where it is missing.
-        ops: only kernels of these ops' families; all by default.
+        where: folder of `LABEL.cpp` and, in `images/`, of the images; made where it is missing. Launches look for
+            images in that of `folder()` alone.
+        ops: only kernels of these ops' families, and of those that they call; all by default.
         check: lower everything anew, past the cache, and compare with the texts that are part of the package.
         progress: called with how many are done, how many there are, and what comes next.
         tools: what the machine has; fakes in tests.
@@ -118,7 +133,9 @@ def _one(program: Program, where: Path, check: bool, tools: Tools | None) -> Bui
         path.write_text(content, encoding="utf-8")
         text = str(path)
         if tools is not None:
-            image = str(driver.compile_image(content, where / f"{program.label}.aibin", tools))
+            (where / "images").mkdir(exist_ok=True)
+            path = where / "images" / driver.image_name(program.label, content, tools)
+            image = str(driver.compile_image(content, path, tools))
     except DeepInferError as error:
         return Built(program.label, origin, perf_counter() - begun, text, image, differs, str(error))
     return Built(program.label, origin, perf_counter() - begun, text, image, differs)

@@ -209,10 +209,10 @@ def _device(tools: Tools, found: Any) -> Found:
 
 def _cann(tools: Tools) -> tuple[str, CannError | None]:
     """Version of CANN's runtime ("" without one), and what speaks against it."""
-    homes = [tools.environ[name] for name in _HOMES if tools.environ.get(name)] + list(_FOLDERS)
+    homes = _homes(tools)
     if not any(tools.loads(path) for path in (LIBRARY, *(f"{home}/lib64/{LIBRARY}" for home in homes))):
         return "", None
-    version = next(filter(None, (_cann_version(tools, home) for home in homes)), "")
+    version = cann_version(tools)
     if not version:
         return "of unknown version", CannError(
             f"{LIBRARY} is there, and no version of CANN can be read in {', '.join(homes)}",
@@ -220,6 +220,15 @@ def _cann(tools: Tools) -> tuple[str, CannError | None]:
         )
     reason = versions.unfit("CANN", version)
     return version, CannError(reason, "install that CANN, and source its set_env.sh") if reason else None
+
+
+def cann_version(tools: Tools) -> str:
+    """Version of the CANN that a toolkit's folder states, "" for none."""
+    return next(filter(None, (_cann_version(tools, home) for home in _homes(tools))), "")
+
+
+def _homes(tools: Tools) -> list[str]:
+    return [tools.environ[name] for name in _HOMES if tools.environ.get(name)] + list(_FOLDERS)
 
 
 def _cann_version(tools: Tools, home: str) -> str:

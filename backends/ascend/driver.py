@@ -1,8 +1,10 @@
-"""The device side: images with CANN's compiler, and launches: TileLang's kernels through its own driver, those in
-AscendC by hand through CANN's runtime (`acl.py`).
+"""The device side: images of the kernels' texts with CANN's compiler, and their launches through CANN's runtime
+(`acl.py`).
 
-None of this has run on a device. It is kept apart and small; what it decides (command lines, errors, the order of
-arguments) is tested with fake tools.
+Every kernel is launched as the simulator runs it: the same text, its arguments by name, sizes as they are said.
+TileLang's own driver would take sizes from the tensors' shapes instead, of which one without elements has none, and
+compile each kernel anew. None of this has run on a device. It is kept apart and small; what it decides (command lines,
+errors, places of images, the order of arguments) is tested with fake tools.
 """
 
 from __future__ import annotations
@@ -10,9 +12,8 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,14 +22,14 @@ from torch import OutOfMemoryError, device
 
 from ...hal.errors import DeviceFaultError
 from . import acl, versions
-from .discovery import LIBRARY, Host, Tools, compiler_paths
+from .discovery import LIBRARY, Host, Tools, cann_version, compiler_paths
 from .errors import CannError
 from .sim import build
 
 if TYPE_CHECKING:
     from .program import Program
 
-# As TileLang's driver compiles (-ffp-contract=off besides: exact kernels round every product).
+# As TileLang compiles its kernels (-ffp-contract=off besides: exact ones round every product).
 COMPILE_FLAGS = (
     "-O2", "-fPIC", "-std=c++20", "-ffp-contract=off", "-mllvm", "-cce-aicore-dcpreload-args=false",
     f"--npu-arch={versions.ARCH}", "--cce-aicore-only",
@@ -68,7 +69,10 @@ def compile_image(text: str, image: Path, tools: Tools | None = None) -> Path:
         source = Path(folder) / "kernel.asc"
         source.write_text(text, encoding="utf-8")
         for command in compile_commands(source, image, tools):
-            done = subprocess.run(command, capture_output=True, text=True)
+            try:
+                done = subprocess.run(command, capture_output=True, text=True)
+            except OSError as error:
+                raise CannError(f"{command[0]} cannot be run: {error}", "see that CANN's toolkit is whole") from error
             if done.returncode:
                 said = "\n".join((done.stderr or done.stdout).splitlines()[-12:])
                 raise CannError(f"{Path(command[0]).name} refuses {image.stem}:\n{said}", "see what it says")
@@ -76,29 +80,25 @@ def compile_image(text: str, image: Path, tools: Tools | None = None) -> Path:
     return image
 
 
-_compiled: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {}
 _images: dict[str, Path] = {}
 
 
 def launch(program: Program, work: int, arguments: Mapping[str, Any], where: device) -> None:
-    """Launch on an NPU, on torch's current stream. Sizes are taken from the tensors by TileLang's driver.
+    """Launch on an NPU, on torch's current stream.
 
     Raises:
         CannError: the kernel cannot be compiled.
         DeviceFaultError: the device or its driver reports a fault. Memory that is short is torch's own error.
+        InvalidArgumentError: an argument of the kernel is missing or does not fit its type.
     """
+    import torch
+
     signature = program.signature()
     blocks = min(cores(where, signature.kind), work)
     given = {**arguments, "cores": blocks}
     try:
-        if program.written:
+        with torch.npu.device(where):  # type: ignore[attr-defined]
             runtime().launch(_image(program), signature, blocks, given, where.index or 0, raw_stream(where))
-            return
-        key = f"{program.label} {program.digest()}"
-        if key not in _compiled:
-            _compiled[key] = _compile(program)
-        kernel, names = _compiled[key]
-        kernel(*(given[name] for name in names))
     except OutOfMemoryError:
         raise
     except RuntimeError as error:
@@ -118,13 +118,23 @@ def raw_stream(where: device) -> int:
     return int(torch.npu.current_stream(where).npu_stream)  # type: ignore[attr-defined]
 
 
+def images() -> Path:
+    """Folder of the images that launches use."""
+    return build.cache_root() / versions.ARCH / "images"
+
+
+def image_name(label: str, text: str, tools: Tools | None = None) -> str:
+    """File name of an image: another for another text, tilelang (whose headers texts include), CANN or flags."""
+    tools = Host() if tools is None else tools
+    made_with = (versions.package_version("tilelang"), cann_version(tools), COMPILE_FLAGS, LINK_FLAGS)
+    return f"{label}-{build.digest([text, repr(made_with)])}.aibin"
+
+
 def _image(program: Program) -> Path:
-    """The image of a kernel by hand, compiled once and kept in the cache by its text and compiler."""
+    """The image of a kernel: one that was built ahead, or compiled now, once."""
     if program.label not in _images:
         text = program.text()
-        found = compiler_paths(Host())
-        name = build.digest([text, repr(COMPILE_FLAGS), repr(LINK_FLAGS), repr(found)])
-        image = build.cache_root() / versions.ARCH / "images" / f"{program.label}-{name}.aibin"
+        image = images() / image_name(program.label, text)
         if not image.is_file():
             image.parent.mkdir(parents=True, exist_ok=True)
             made = compile_image(text, image.with_name(f"{image.stem}-{os.getpid()}.aibin"))
@@ -139,29 +149,3 @@ def cores(where: device, kind: str) -> int:
 
     properties = torch.npu.get_device_properties(where)  # type: ignore[attr-defined]
     return int(properties.vector_core_num if kind == "vector" else properties.cube_core_num)
-
-
-def _compile(program: Program) -> tuple[Callable[..., Any], tuple[str, ...]]:
-    import importlib.util
-
-    import tilelang  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
-    from .program import HERE
-
-    spec = importlib.util.spec_from_file_location(f"{__name__}.{program.name}", HERE / program.file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    function = getattr(module, program.name)(**program.parameters)
-    kernel = tilelang.compile(function, target="ascend", execution_backend="cython")
-    return kernel, argument_names(function)
-
-
-def argument_names(function: Any) -> tuple[str, ...]:
-    """Names of a TileLang function's arguments, in its order: of tensors the buffer's, without the handle's suffix."""
-    names = []
-    for parameter in function.params:
-        buffer = function.buffer_map[parameter] if parameter in function.buffer_map else None
-        names.append(str(parameter.name if buffer is None else buffer.name))
-    return tuple(names)

@@ -5,7 +5,7 @@ PROGRAM(work=len(x), X=flat(x), ..., eps=eps)             # on the device of the
 
 The text of a kernel is part of the package (`lowered/`), with a digest of the source that it came from. Where that
 source has changed since, it is lowered anew and kept in the cache. On CPU tensors the text runs on the simulator; on an
-NPU the kernel goes through TileLang's own driver (`driver.py`).
+NPU its image is launched (`driver.py`).
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class Program:
     def __init__(self, file: str, name: str, *, needs: tuple[str, ...] = (), **parameters: Any) -> None:
         self.file, self.name, self.needs, self.parameters = file, name, needs, parameters
         self._text: str | None = None
+        self._signature: sim_source.Signature | None = None
         self._kernels: dict[int, Kernel] = {}
         self._lock = threading.Lock()
 
@@ -121,7 +122,10 @@ class Program:
 
     def signature(self) -> sim_source.Signature:
         """Name, kind and parameters of the kernel."""
-        return sim_source.signature(self.text())
+        text = self.text()
+        if self._signature is None:
+            self._signature = sim_source.signature(text)
+        return self._signature
 
     # ---- launch -----------------------------------------------------------------------------------------------
 

@@ -32,6 +32,8 @@ def faults(device: Any) -> Iterator[None]:
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
+        if "synchroniz" in str(error):  # refused by the guard of `no_host_sync`, which tells it
+            raise
         raise DeviceFaultError(f"{device}: {error}") from error
 
 
@@ -144,8 +146,11 @@ class NpuGraphs(Graphs):
                     result = body()
             except DeepInferError:
                 raise
+            except torch.OutOfMemoryError:
+                self._pool = None
+                raise
             except RuntimeError as error:
-                self._pool = None  # a pool whose capture failed may not be captured into again
+                self._pool = None  # a pool whose capture failed may not be captured into again, as above
                 raise GraphError(f"{self.device} refused to record: {error}") from error
         return _Graph(graph, result, self.device)
 

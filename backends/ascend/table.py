@@ -31,12 +31,13 @@ def page() -> str:
         spec = SPECS[name]
         source = next(k.source for k in REGISTRY.kernels(name) if k.backend == "ascend")
         lines.append(f"| `{name}` | {spec.family} | {type(spec.numerics).__name__.lower()} | {source} |")
-    lines += ["", "## Missing", "", "| family | ops |", "|---|---|"]
     families: dict[str, list[str]] = {}
     for name, spec in SPECS.items():
         if name not in own:
             families.setdefault(spec.family, []).append(f"`{name}`")
-    lines += [f"| {family} | {', '.join(sorted(names))} |" for family, names in sorted(families.items())]
+    if families:
+        lines += ["", "## Missing", "", "| family | ops |", "|---|---|"]
+        lines += [f"| {family} | {', '.join(sorted(names))} |" for family, names in sorted(families.items())]
     lines += ["", "## Programs", "", "| text | source | cores | lines |", "|---|---|---|---|"]
     lines += [_row(program) for program in _shown(programs())]
     return "\n".join(lines) + "\n"

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from deepinfer.backends.ascend import ahead, program
+from deepinfer.backends.ascend.sim import build
 from deepinfer.cli.main import main
 
 OK = '#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho image >"$2"\n'
@@ -48,7 +49,7 @@ def test_texts_are_written_where_there_is_no_compiler(tmp_path: Path) -> None:
 
 
 def test_texts_go_to_the_cache_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DEEPINFER_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(build, "cache_root", lambda: tmp_path / "ascend")
     assert invoke("--arch", "dav-3510")[0] == 0
     assert (tmp_path / "ascend" / "dav-3510" / "self_test.cpp").is_file()
 

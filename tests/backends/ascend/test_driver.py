@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,10 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-from deepinfer.backends.ascend import acl, driver
+from deepinfer.backends.ascend import acl, ahead, driver, versions
 from deepinfer.backends.ascend.build import programs
 from deepinfer.backends.ascend.program import Program
+from deepinfer.backends.ascend.register import CHIP, SIMULATED
+from deepinfer.backends.ascend.sim import build
 from deepinfer.backends.ascend.sim.source import Parameter, Signature
+from deepinfer.hal import registry
 from deepinfer.hal.errors import DeviceFaultError, InvalidArgumentError
 
 X = Parameter("x", "bfloat16_t", True)
@@ -113,12 +117,13 @@ def npu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> torch.device:
     """A torch that has NPUs of 56 vector cores and 28 cube cores, and a cache of the test's own."""
     properties = SimpleNamespace(vector_core_num=56, cube_core_num=28)
     fake = SimpleNamespace(
-        get_device_properties=lambda where: properties, current_stream=lambda where: SimpleNamespace(npu_stream=77)
+        get_device_properties=lambda where: properties,
+        current_stream=lambda where: SimpleNamespace(npu_stream=77),
+        device=lambda where: nullcontext(),
     )
     monkeypatch.setattr(torch, "npu", fake, raising=False)
-    monkeypatch.setenv("DEEPINFER_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(build, "cache_root", lambda: tmp_path / "ascend")
     monkeypatch.setattr(driver, "_images", {})
-    monkeypatch.setattr(driver, "_compiled", {})
     return torch.device("meta", 0)
 
 
@@ -128,7 +133,7 @@ def test_a_kernel_by_hand_is_compiled_once_and_launched(
     hand = next(p for p in programs() if p.written)
     library, compiled = Library(), []
 
-    def compile_image(text: str, image: Path) -> Path:
+    def compile_image(text: str, image: Path, tools: Any = None) -> Path:
         compiled.append(text)
         image.write_bytes(b"code")
         return image
@@ -146,32 +151,82 @@ def test_a_kernel_by_hand_is_compiled_once_and_launched(
     assert [path.suffix for path in (tmp_path / "ascend" / "dav-3510" / "images").iterdir()] == [".aibin"]
 
 
-def _compiled(monkeypatch: pytest.MonkeyPatch, kernel: Any) -> Program:
-    program = Program("self_test_kernels.py", "self_test")
-    monkeypatch.setattr(driver, "_compile", lambda known: (kernel, ("X", "cores")))
-    return program
+def test_an_image_is_another_with_another_text_tilelang_or_cann(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tools(version: str) -> Any:
+        return SimpleNamespace(environ={}, read=lambda path: f"Version={version}")
+
+    names = {driver.image_name("k", text, tools(cann)) for text in ("a", "b") for cann in ("9.2.0", "9.3.0")}
+    monkeypatch.setattr(versions, "package_version", lambda name: "0.0.1")
+    names.add(driver.image_name("k", "a", tools("9.2.0")))
+    assert len(names) == 5 and all(name.startswith("k-") for name in names)
 
 
-def test_a_kernel_of_tilelang_gets_its_arguments_in_order(npu: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-    program = _compiled(monkeypatch, lambda *given: seen.append(given))
-    driver.launch(program, 100, {"n": 4, "X": "x"}, npu)
-    driver.launch(program, 9, {"n": 4, "X": "x"}, npu)
-    assert seen == [("x", 56), ("x", 9)], "as many cores as there are, or as there is work"
+def test_what_a_build_wrote_ahead_is_launched(
+    npu: torch.device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = Program("norm_kernels.py", "rms_norm", most=8192)
+    library = Library()
+
+    def compile_image(text: str, image: Path, tools: Any = None) -> Path:
+        image.write_bytes(b"code")
+        return image
+
+    monkeypatch.setattr(driver, "compile_image", compile_image)
+    monkeypatch.setattr(driver, "runtime", lambda: acl.Runtime(library))
+    monkeypatch.setattr(ahead, "compiler_paths", lambda tools: ("bisheng", "ld.lld"))
+    monkeypatch.setattr(ahead, "programs", lambda: [program])
+    (built,) = ahead.build_ahead(ahead.folder())
+    assert not built.error and Path(built.image).parent == driver.images()
+    monkeypatch.setattr(driver, "compile_image", lambda *_: pytest.fail("it is there"))
+    given = {p.name: torch.zeros(1) if p.pointer else 1 for p in program.signature().parameters}
+    driver.launch(program, 1000, given, npu)
+    driver.launch(program, 9, given, npu)
+    assert [blocks for blocks, *_ in library.launched] == [56, 9], "as many cores as there are, or as there is work"
+
+
+def test_every_kernel_has_arguments_that_can_be_passed() -> None:
+    """Of all texts: types that the runtime takes, and the names by which launchers give them."""
+    for program in programs():
+        parameters = program.signature().parameters
+        acl.pack(parameters, {p.name: torch.zeros(1) if p.pointer else 1 for p in parameters})
 
 
 def test_a_fault_of_the_driver_is_typed_and_memory_that_is_short_is_not(
-    npu: torch.device, monkeypatch: pytest.MonkeyPatch
+    npu: torch.device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def faulty(*given: Any) -> None:
-        raise RuntimeError("aclrtLaunchKernelWithHostArgs failed with ACL error 507015")
+    program = Program("self_test_kernels.py", "self_test")
+    image = tmp_path / "k.aibin"
+    image.write_bytes(b"code")
+    monkeypatch.setattr(driver, "_image", lambda program: image)
+    given = {p.name: torch.zeros(1) if p.pointer else 1 for p in program.signature().parameters}
 
+    def fails(error: Exception) -> Any:
+        def launch(*_: Any) -> None:
+            raise error
+
+        return lambda: SimpleNamespace(launch=launch)
+
+    monkeypatch.setattr(driver, "runtime", fails(RuntimeError("error 507015")))
     with pytest.raises(DeviceFaultError, match="self_test on .*507015"):
-        driver.launch(_compiled(monkeypatch, faulty), 1, {"X": "x"}, npu)
-
-    def short(*given: Any) -> None:
-        raise torch.OutOfMemoryError("NPU out of memory")
-
-    driver._compiled.clear()
+        driver.launch(program, 1, given, npu)
+    monkeypatch.setattr(driver, "runtime", fails(torch.OutOfMemoryError("NPU out of memory")))
     with pytest.raises(torch.OutOfMemoryError):
-        driver.launch(_compiled(monkeypatch, short), 1, {"X": "x"}, npu)
+        driver.launch(program, 1, given, npu)
+
+
+def test_a_number_that_is_too_large_and_a_number_for_a_tensor_are_named() -> None:
+    with pytest.raises(InvalidArgumentError, match="eps"):
+        acl.pack((Parameter("eps", "float", False),), {"eps": 1e39})
+    with pytest.raises(InvalidArgumentError, match="x.*a tensor"):
+        acl.pack((X,), {"x": 3})
+
+
+def test_host_memory_is_simulated_only_where_there_is_no_chip() -> None:
+    """Beside a chip, ops on tensors of the host are the reference's."""
+    seen = {}
+    for arch in (SIMULATED, CHIP):
+        for kind in ("cpu", "npu"):
+            signature = registry.Signature("rms_norm", 0, kind, arch, dims={"D": 64})
+            (kernel,) = (k for k in registry.REGISTRY.kernels("rms_norm") if k.backend == "ascend")
+            seen[arch, kind] = kernel.supports(signature) is None
+    assert seen == {(SIMULATED, "cpu"): True, (SIMULATED, "npu"): False, (CHIP, "cpu"): False, (CHIP, "npu"): True}

@@ -11,13 +11,11 @@ import torch
 
 from ascend import needs_tilelang
 from ascend_ops import findings, launch, ops
-from deepinfer.backends.ascend import driver, lower, program, streams
-from deepinfer.backends.ascend.norm import RMS_NORM
+from deepinfer.backends.ascend import lower, program, streams
 from deepinfer.backends.ascend.program import Program, flat, recast, watched
 from deepinfer.backends.ascend.self_test import SELF_TEST
 from deepinfer.backends.ascend.sim import KernelFault, SourceError, parse
 from deepinfer.hal.device import Device
-from deepinfer.hal.errors import DeviceFaultError
 from deepinfer.hal.graph import GraphsUnavailable
 
 SOURCE = '''"""A file."""
@@ -128,36 +126,6 @@ def test_a_tensor_that_the_text_does_not_have_is_refused_and_a_fault_named() -> 
 def test_widths_that_a_kernel_does_not_take_are_left_to_the_reference() -> None:
     with pytest.raises(Exception, match="D from 1 to 8192, got 8193"):
         launch("rms_norm", (torch.zeros(1, 8193).bfloat16(), torch.zeros(8193).bfloat16(), 1e-6))
-
-
-def test_a_device_gets_arguments_in_tilelangs_order_and_its_faults_are_typed(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Any] = []
-
-    def kernel(*values: Any) -> None:
-        if given:
-            raise RuntimeError("aicore exception")
-        given.extend(values)
-
-    monkeypatch.setattr(driver, "_compile", lambda _: (kernel, ("Y", "cores", "X")))
-    monkeypatch.setattr(driver, "_compiled", {})
-    monkeypatch.setattr(driver, "cores", lambda where, kind: {"vector": 56}[kind])
-    where = torch.device("meta")
-    driver.launch(RMS_NORM, 9, {"X": 1, "Y": 2, "m": 9}, where)
-    assert given == [2, 9, 1], "no more cores than work"
-    with pytest.raises(DeviceFaultError, match="rms_norm.*on meta.*aicore exception"):
-        driver.launch(RMS_NORM, 99, {"X": 1, "Y": 2}, where)
-
-
-def test_names_of_arguments_are_those_of_the_buffers() -> None:
-    buffers = {"a_handle": SimpleNamespace(name="A")}
-    parameter = SimpleNamespace(name="rows")
-    function = SimpleNamespace(params=["a_handle", parameter], buffer_map=_Map(buffers))
-    assert driver.argument_names(function) == ("A", "rows")
-
-
-class _Map(dict[Any, Any]):
-    def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and super().__contains__(key)
 
 
 def test_graphs_are_said_to_be_missing_where_torch_npu_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
