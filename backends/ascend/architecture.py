@@ -42,7 +42,7 @@ class Floor:
     """The least seconds that launches take on a tier, if every core is busy and everything overlaps.
 
     Attributes:
-        memory: their bytes from and to global memory, at the memory's rate.
+        memory: their bytes from and to global memory (not those between the cores of a block), at the memory's rate.
         cube: their steps of the matrix unit, one a cycle of each core.
         moved: those bytes.
         steps: those steps.
@@ -60,9 +60,9 @@ class Floor:
 
 
 def floor(runs: Iterable[Run], tier: Tier = SERVER) -> Floor:
-    """The floor of launches that were simulated. What a mixed kernel moves between its own cores counts as well."""
+    """The floor of launches that were simulated. Threads' accesses count each, cached or not."""
     moved = steps = 0
     for run in runs:
-        moved += sum(run.report.bytes[pipe] for pipe in ("MTE2", "MTE3", "FIX"))
+        moved += run.report.moved
         steps += run.report.cube_steps
     return Floor(moved / tier.memory, steps / (tier.cube_cores * tier.clock), moved, steps)

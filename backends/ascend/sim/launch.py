@@ -91,7 +91,10 @@ class _Request(ctypes.Structure):  # Request of runtime/launch.h
         *[(name, ctypes.c_uint64) for name in ("flop", "cube_steps", "threads", "barriers")],
         ("high", ctypes.c_uint64 * 5),
         ("events", ctypes.c_uint64),
-        *[(name, ctypes.c_uint64) for name in ("simd_busy", "simd_offered", "simt_busy", "simt_offered")],
+        *[
+            (name, ctypes.c_uint64)
+            for name in ("global_bytes", "simd_busy", "simd_offered", "simt_busy", "simt_offered")
+        ],
     ]
 
 
@@ -114,6 +117,7 @@ class Report:
         schedule: that it ran under.
         instructions: executed, by pipe, without synchronisation.
         bytes: moved or read by each pipe; for M the operands read from L0.
+        moved: bytes from and to global memory, by copies and by threads.
         flop: of the matrix unit, 2 M N K a product.
         cube_steps: products of a 16 x 32-byte with a 16 x 32-byte fractal; the unit does one a cycle at its best.
         threads, barriers: of SIMT functions.
@@ -128,6 +132,7 @@ class Report:
     schedule: Schedule
     instructions: Mapping[str, int]
     bytes: Mapping[str, int]
+    moved: int
     flop: int
     cube_steps: int
     threads: int
@@ -228,6 +233,7 @@ class Kernel:
             schedule=schedule,
             instructions=dict(zip(PIPES[1:], list(request.ops)[1:])),
             bytes=dict(zip(PIPES[1:], list(request.bytes)[1:])),
+            moved=request.global_bytes,
             flop=request.flop,
             cube_steps=request.cube_steps,
             threads=request.threads,

@@ -54,6 +54,7 @@ def test_keys_are_fetched_once_for_both_products_and_all_heads() -> None:
     _, runs = launch(OP, tuple(named.values()))
     fetched = sum(r.report.bytes["MTE2"] for r in runs)
     assert fetched == 4 * 64 * 2 + 70 * (64 + 2) + 70 * (32 + 4) + 2 * 4 * 70 + 4 * 4  # indices for each vector core
+    assert sum(r.report.moved for r in runs) == fetched + 4 * 64 * 2, "cores hand each other what is not of memory"
 
 
 @pytest.mark.parametrize(("heads", "d"), [(67, 96), (33, 288)])

@@ -66,7 +66,7 @@ def test_seconds_are_checked() -> None:
 def test_a_report_counts_what_moved_and_how_far_memories_were_used() -> None:
     report = written("pipes")(Schedule("lazy"), trace=True, **arguments())
     assert report.instructions == {"V": 0, "M": 0, "MTE1": 0, "MTE2": 1, "MTE3": 1, "FIX": 0}
-    assert report.bytes["MTE2"] == report.bytes["MTE3"] == 96
+    assert report.bytes["MTE2"] == report.bytes["MTE3"] == 96 and report.moved == 192
     assert report.high == {"UB": 96, "L1": 0, "L0A": 0, "L0B": 0, "L0C": 0}
     assert report.touched == {"x": 96, "y": 96}
     names = ["asc_copy_gm2ub_align", "asc_sync_notify", "asc_sync_wait", "asc_copy_ub2gm_align"]

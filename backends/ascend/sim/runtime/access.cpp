@@ -80,7 +80,7 @@ void note_reader(Cell& x) { x.reader = !x.reader || x.reader == me() ? me() : kM
 void on_read(const void* at, size_t bytes) {
   const auto* p = static_cast<const uint8_t*>(at);
   Region* r = allowed(p, bytes, false);
-  if (threads()) count_access();
+  if (threads()) count_access(r, bytes);
   if (!races_count()) return;
   for (size_t i = 0; i < bytes; i++) {
     Cell& x = cell(r, p + i);
@@ -92,7 +92,7 @@ void on_read(const void* at, size_t bytes) {
 void on_write(void* at, size_t bytes) {
   auto* p = static_cast<uint8_t*>(at);
   Region* r = allowed(p, bytes, true);
-  if (threads()) count_access();
+  if (threads()) count_access(r, bytes);
   if (!races_count()) return;
   while (bytes) {  // what is longer is settled in parts: only the last is pending
     const size_t n = bytes < sizeof pending.old ? bytes : sizeof pending.old;
@@ -127,7 +127,7 @@ void atomic_access(const void* at, size_t bytes, const char* what) {
   settle_write();
   const auto* p = static_cast<const uint8_t*>(at);
   Region* r = allowed(p, bytes, true);
-  if (threads()) count_access();
+  if (threads()) count_access(r, bytes);
   if (uintptr_t(p) % bytes) fail("%s: address is no multiple of %zu bytes", what, bytes);
   if (!races_count()) return;
   for (size_t i = 0; i < bytes; i++) {

@@ -178,6 +178,7 @@ void copy_out(Core* c, const Fixpipe& f, int mode, Type type, const char* what) 
     }
   }
   count_bytes(size_t(f.m) * f.n * size);
+  if (!f.to_ub) count_global(size_t(f.m) * f.n * size);
 }
 }  // namespace
 

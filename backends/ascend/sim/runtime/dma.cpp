@@ -71,6 +71,7 @@ void copy_gm2ub(void* dst, const void* src, int size, uint32_t bursts, uint32_t 
       if (!compact && size_t(d - c->ub->base) + line <= c->ub->bytes) std::memset(d + total, 0xff, line - total);
     }
     count_bytes(size_t(bursts) * len);
+    count_global(size_t(bursts) * len);
   };
   push(MTE2, {.name = "asc_copy_gm2ub_align", .copy = true, .run = run});
 }
@@ -93,6 +94,7 @@ void copy_ub2gm(void* dst, const void* src, int size, uint32_t bursts, uint32_t 
       store_gm(d, s, len, mode, type);
     }
     count_bytes(size_t(bursts) * len);
+    count_global(size_t(bursts) * len);
   };
   push(MTE3, {.name = "asc_copy_ub2gm_align", .copy = true, .run = run});
 }
@@ -139,6 +141,7 @@ void copy_gm2l1(void* dst, const void* src, int size, uint64_t stride, uint32_t 
         }
     }
     count_bytes(size_t(num) * rows * cols * size);
+    count_global(size_t(num) * rows * cols * size);
   };
   push(MTE2, {.name = what, .copy = true, .run = run});
 }

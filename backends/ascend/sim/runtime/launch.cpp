@@ -149,6 +149,7 @@ void collect(Request* q, Core* c) {
   q->flop += c->stats.flop;
   q->cube_steps += c->stats.cube_steps;
   q->threads += c->stats.threads;
+  q->global += c->stats.global;
   q->barriers += c->stats.barriers;
   q->simt_busy += c->stats.simt_busy;
   q->simt_offered += c->stats.simt_offered;

@@ -29,6 +29,7 @@ struct Request {
   uint64_t ops[7], bytes[7], flop, cube_steps, threads, barriers;
   uint64_t high[5];  // UB L1 L0A L0B L0C: end of the highest byte touched on any core
   uint64_t events;
+  uint64_t global;  // bytes from and to global memory
   uint64_t simd_busy, simd_offered, simt_busy, simt_offered;  // lanes at work, and lanes that there were
 };
 

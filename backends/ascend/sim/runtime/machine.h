@@ -74,6 +74,7 @@ struct Op {
 
 struct Stats {
   uint64_t ops[kPipes] = {}, bytes[kPipes] = {}, flop = 0, cube_steps = 0, threads = 0, barriers = 0;
+  uint64_t global = 0;  // bytes from and to global memory
   uint64_t simt_busy = 0, simt_offered = 0;  // accesses of threads, and those of warps whose lanes all did as many
 };
 
@@ -163,13 +164,14 @@ void hand_over(Core* core, std::unique_lock<std::mutex>& lock);
 
 // Range [p, p + bytes) of a memory: inside it, and p a multiple of `align`.
 void check(Region* memory, const void* p, size_t bytes, size_t align, const char* what);
-void count_bytes(size_t bytes);
+void count_bytes(size_t bytes);   // moved by the pipe in execution
+void count_global(size_t bytes);  // from or to global memory
 
 // SIMT (simt.cpp) and the watch over raw accesses (access.cpp)
 struct Threads;
 Threads* threads();  // of the SIMT function in execution, or null
 int thread_number();
-void count_access();  // of the thread in execution
+void count_access(const Region* r, size_t bytes);  // of the thread in execution
 void end_thread(const std::string& text);
 void begin_phase(Core* core);
 void settle_write();

@@ -187,6 +187,7 @@ void* space_base(Space space) {
 
 int core_kind() { return current()->kind; }
 int core_block() { return current()->index; }
+void count_global(size_t bytes) { current()->stats.global += bytes; }
 void count_bytes(size_t bytes) { current()->stats.bytes[current()->doing_pipe] += bytes; }
 
 }  // namespace ascsim

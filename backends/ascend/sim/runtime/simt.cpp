@@ -239,7 +239,10 @@ void run_threads(unsigned x, unsigned y, unsigned z, unsigned bound, std::functi
 
 Threads* threads() { return the_threads.inside ? &the_threads : nullptr; }
 int thread_number() { return int(the_threads.running); }
-void count_access() { the_threads.all[the_threads.running].accesses++; }
+void count_access(const Region* r, size_t bytes) {
+  the_threads.all[the_threads.running].accesses++;
+  if (r->space == Space::gm) count_global(bytes);
+}
 
 void end_thread(const std::string& text) {
   if (the_threads.error.empty()) the_threads.error = text;
