@@ -41,7 +41,8 @@ class Arrivals:
         The latter stay here until they are dropped.
         """
         found = []
-        for job in [] if self.workers is None or not self._arrivals else self.workers.take():
+        # Asked though nobody is here: what is left there of those who were aborted would end every wait at once.
+        for job in [] if self.workers is None else self.workers.take():
             arrival = self._arrivals.get(job)
             if arrival is None:  # aborted meanwhile
                 continue
@@ -64,6 +65,11 @@ class Arrivals:
         return False
 
     def wait(self, seconds: float) -> None:
-        """Waits until images are there, but no longer than that."""
-        if self.workers is not None:
+        """Waits until images are there or `wake` is called, but no longer than that; not at all if nobody is here."""
+        if self.workers is not None and self._arrivals:
             self.workers.wait(seconds)
+
+    def wake(self) -> None:
+        """Ends a `wait`, or the next one where there is none. From any thread."""
+        if self.workers is not None:
+            self.workers.wake()

@@ -161,14 +161,15 @@ class AsyncLLM:
             prompt, sampling_params, prompt_token_ids, multi_modal_data: as those of `LLM.generate`, for one prompt.
             request_id: for `abort`, and in every delta; unique among unfinished requests. None makes one.
             user_id: returned with every delta.
-            wait: where too many requests are unfinished, wait for room, in the order of such calls, instead of raising
-                `EngineBusyError`. Times count from the call.
+            wait: where too many requests are unfinished, or too many of them wait for their images, wait for room, in
+                the order of such calls, instead of raising `EngineBusyError` or `QueueFullError`. Times count from the
+                call.
 
         Raises, once the iteration begins:
             InvalidArgumentError, NotSupportedError: before anything is queued.
             EngineBusyError: too many requests are unfinished.
             EngineClosedError, EngineDeadError: the engine takes no requests, or has died meanwhile.
-            QueueFullError: it has images, and no more may wait to be decoded.
+            QueueFullError: it has images, no more may wait to be decoded, and it does not `wait`.
             StepFailedError: steps failed whatever ran in them.
             GenerationError: a sample failed while it ran, or gave way to others for good; once all samples have ended.
         """
@@ -184,7 +185,7 @@ class AsyncLLM:
         number = next(self._numbers)
         request_id = f"request-{number}" if request_id is None else request_id
         # Its own name within the engine: the last word of an aborted request never reaches one that took over its id.
-        stream = Stream(f"{request_id}#{number}", request_id, params.n, asyncio.get_running_loop())
+        stream = Stream(f"{request_id}#{number}", request_id, params.n, asyncio.get_running_loop(), patient=wait)
         await self._submit(stream, wait, params, ids, images, user_id, arrival)
         failures: dict[int, str] = {}
         try:

@@ -25,7 +25,7 @@ from .commit import advance, flush, output_of, report_step
 from .config import EngineConfig
 from .cost import CostFit
 from .execute import Drawn, Executor, Result, Work, work_on
-from .flight import Done, Flight, settle
+from .flight import Done, Flight, is_given_up, settle
 from .forks import Begun
 from .images import FittedImages
 from .isolation import Isolation, describe, is_everybodys
@@ -46,7 +46,7 @@ __all__ = ["EngineConfig", "EngineStats", "LLMEngine"]
 log = logging.getLogger(__name__)
 
 IMAGE_WAIT = 0.02
-"""Seconds that a step waits for images where there is nothing else to do."""
+"""Seconds that a step waits for images, or for requests and aborts, where there is nothing else to do."""
 
 
 class _Lost(Exception):
@@ -174,6 +174,7 @@ class LLMEngine:
                 self._queues.add(samples)
             self._by_id[request_id] = samples
             self.observers.added(samples)
+            self._queues.arrivals.wake()
         return [request.seed for request in samples]
 
     def fork_request(
@@ -220,6 +221,7 @@ class LLMEngine:
             for request in made:
                 self._queues.fork(source, request, share=not self.config.truncation.on)
             self.observers.added(made)
+            self._queues.arrivals.wake()
         return [request.seed for request in made]
 
     def check_request(
@@ -256,7 +258,12 @@ class LLMEngine:
                 self._mark_aborted(self._by_id[one])
             if not self._stepping:
                 self._apply_aborts()
+            self._queues.arrivals.wake()
         return aborted
+
+    def wake(self) -> None:
+        """Ends the pause of a step that has nothing to do but to wait for images, or the next one. From any thread."""
+        self._queues.arrivals.wake()
 
     def has_unfinished_requests(self) -> bool:
         """Whether another `step` has something to do or to return."""
@@ -432,7 +439,8 @@ class LLMEngine:
             self._flights.remove(flight)
             leaving = [request for request in flight.set_down() if request.finished]
             work = [item for item in flight.work if not item.ahead]  # the others ended before their rows were known
-            if self._costs is not None:
+            # Of those whose end only the host has seen the device computes rows that nobody counts.
+            if self._costs is not None and not any(is_given_up(item) for item in flight.work):
                 self._costs.add([(item.start, item.end) for item in work], ended - began)
             self._commit(flight, results)
             for request in leaving:

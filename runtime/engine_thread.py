@@ -9,6 +9,7 @@ request may say.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import threading
 import time
@@ -17,10 +18,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from ..hal.errors import DeepInferError, DeviceFaultError, InvalidArgumentError
 from .delta import Mailbox, OutputDelta
 from .engine import LLMEngine
-from .outputs import RequestOutput
+from .image_workers import QueueFullError
+from .outputs import FinishReason, RequestOutput
 from .pool import PoolError
 
 log = logging.getLogger(__name__)
@@ -53,8 +57,11 @@ class StepFailedError(DeepInferError):
 class Stream:
     """Outputs of one request on their way from the engine's thread to an event loop."""
 
-    def __init__(self, key: str, request_id: Any, samples: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, key: str, request_id: Any, samples: int, loop: asyncio.AbstractEventLoop, patient: bool = False
+    ) -> None:
         self.key, self.request_id, self.loop = key, request_id, loop
+        self.patient = patient  # waits where no more images may wait to be decoded
         self.event = asyncio.Event()
         self.cancelled = False
         self._lock = threading.Lock()
@@ -117,6 +124,7 @@ class EngineThread:
         self.error: EngineDeadError | None = None
         self._changed = threading.Condition()
         self._inbox: deque[tuple[Any, ...]] = deque()
+        self._later: deque[tuple[Stream, tuple[Any, ...]]] = deque()  # wait for room for their images; the thread's own
         self._streams: dict[str, Stream] = {}  # of unfinished requests
         self._by_id: dict[Any, Stream] = {}
         self._stopping: str | None = None  # None, "drain" or "abort"
@@ -151,7 +159,7 @@ class EngineThread:
                     raise EngineBusyError(f"{len(self._streams)} requests are unfinished, {self._most} may be")
             self._streams[stream.key] = self._by_id[stream.request_id] = stream
             self._inbox.append(("add", stream, request))
-            self._changed.notify_all()
+            self._tell()
 
     def line_up(self, loop: asyncio.AbstractEventLoop) -> Room:
         """A place in the line, behind all others. It ends with `step_out`."""
@@ -171,7 +179,8 @@ class EngineThread:
         """Wakes those in the line for whom there is room. Needs the lock."""
         if self._most is None:
             return
-        for room in list(self._line)[: None if everybody else max(0, self._most - len(self._streams))]:
+        most = None if everybody else max(0, self._most - len(self._streams))
+        for room in itertools.islice(self._line, most):
             with suppress(RuntimeError):  # its loop is closed, and nobody waits there
                 room.loop.call_soon_threadsafe(room.event.set)
 
@@ -188,7 +197,7 @@ class EngineThread:
             stream.cancelled = True
             if self._pop(stream):
                 self._inbox.append(("abort", stream.key))
-                self._changed.notify_all()
+                self._tell()
 
     def abort(self, request_id: Any) -> bool:
         """End a request: its stream ends with the reason "abort". False for an unknown or finished one."""
@@ -197,8 +206,13 @@ class EngineThread:
             if found is None:
                 return False
             self._inbox.append(("abort", found.key))
-            self._changed.notify_all()
+            self._tell()
             return True
+
+    def _tell(self) -> None:
+        """Wakes the thread, wherever it waits. Needs the lock."""
+        self._changed.notify_all()
+        self.engine.wake()
 
     def stop(self, drain: bool) -> None:
         """Take no more requests; finish those that are there, or abort them."""
@@ -206,7 +220,7 @@ class EngineThread:
             if self._stopping != "abort":
                 self._stopping = "drain" if drain else "abort"
             self._call(everybody=True)
-            self._changed.notify_all()
+            self._tell()
 
     def join(self, timeout: float | None = None) -> bool:
         """Whether the thread has ended, after at most so many seconds. A dead engine has."""
@@ -244,7 +258,7 @@ class EngineThread:
             while True:
                 if self.error is not None or self._stopping == "abort":
                     return False
-                if self._inbox or self.engine.has_unfinished_requests():
+                if self._inbox or self._later or self.engine.has_unfinished_requests():
                     return True
                 if self._stopping == "drain":
                     return False
@@ -254,26 +268,59 @@ class EngineThread:
         with self._changed:
             inbox = list(self._inbox)
             self._inbox.clear()
+        while self._later and self._add(*self._later[0]):
+            self._later.popleft()
         for kind, *rest in inbox:
-            if kind == "add":
-                self._add(*rest)
-            else:
-                self.engine.abort_request([rest[0]])
+            if kind == "abort":
+                self._abort(rest)
+                continue
+            stream, (params, prompt, images, *more) = rest
+            in_turn = not (stream.patient and images.encoded and self._later)
+            if not (in_turn and self._add(stream, (params, prompt, images, *more))):
+                ids = np.asarray(prompt)  # which is quick to check again
+                self._later.append((stream, (params, ids, images, *more)))
 
-    def _add(self, stream: Stream, request: tuple[Any, ...]) -> None:
+    def _add(self, stream: Stream, request: tuple[Any, ...]) -> bool:
+        """Queues a request, or fails its stream. False where it is to be tried again behind the next step."""
         if stream.cancelled:
-            return
+            return True
         params, prompt, images, user_id, arrival = request
         try:
             self.engine.add_request(user_id, stream.key, params, prompt, images, arrival)
         except PoolError:
             raise
         except DeepInferError as error:
+            # If nobody is there, nobody's images will make room.
+            full = isinstance(error, QueueFullError) and stream.patient
+            if full and self.engine.get_num_unfinished_requests():
+                return False
             self._fail([stream], error)
         except Exception as error:  # memory that was short for it, say: nobody else's affair
             log.exception("request %r could not be queued", stream.request_id)
             self.engine.abort_request([stream.key])
             self._fail([stream], error)
+        return True
+
+    def _abort(self, keys: Sequence[str]) -> None:
+        """Ends requests, also those that wait for room for their images, which the engine does not know."""
+        waiting = [one for one in self._later if one[0].key in keys]
+        for one in waiting:
+            self._later.remove(one)
+            stream, (params, prompt, _, user_id, arrival) = one
+            elapsed = time.monotonic() - arrival
+            self.deliver(
+                RequestOutput(
+                    request_id=stream.key,
+                    user_id=user_id,
+                    sample_index=index,
+                    prompt_len=len(prompt),
+                    finished=True,
+                    finish_reason=str(FinishReason.ABORT),
+                    elapsed=elapsed,
+                )
+                for index in range(params.n)
+            )
+        self.engine.abort_request(list(keys))
 
     def _step(self) -> None:
         steps, self._step_began = self.engine.stats.steps, time.monotonic()
@@ -305,6 +352,7 @@ class EngineThread:
             streams = list(self._streams.values())
         failure = StepFailedError(f"steps fail whatever runs in them: {type(error).__name__}: {error}")
         failure.__cause__ = error
+        self._later.clear()
         self.engine.abort_request([stream.key for stream in streams])
         self._fail(streams, failure)
 
@@ -315,7 +363,7 @@ class EngineThread:
         self._take_inbox()
         with self._changed:
             keys = list(self._streams)
-        self.engine.abort_request(keys)
+        self._abort(keys)
         while self.engine.has_unfinished_requests():
             self.deliver(self.engine.step())
             if self.error is not None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from .execute import Result, Work
+from .outputs import FinishReason
 from .pool import Lease
 from .request import Request
 
@@ -93,6 +94,15 @@ class Flight:
     def is_late(request: Request, generation: int) -> bool:
         """Whether a result is of nobody any more: its request has ended, or has begun anew since the launch."""
         return request.finish_reason is not None or request.generation != generation
+
+
+def is_given_up(item: Work) -> bool:
+    """Whether a launched item is of a request that has ended before its rows were known, and the device could not see
+    that: it may have computed them.
+    """
+    request = item.request
+    seen = request.finish_reason in (FinishReason.STOP, FinishReason.LENGTH) and request.stops.matched is None
+    return item.ahead and not seen
 
 
 def settle(item: Work) -> None:

@@ -116,7 +116,7 @@ class ImageWorkers:
         self._something = threading.Condition()
         self._keepers: list[threading.Thread] = []
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        self._closed = False
+        self._closed = self._woken = False
         self.deaths = self.late = self.done = self.failed = 0
 
     def submit(self, encoded: Sequence[EncodedImage]) -> ImageJob:
@@ -170,9 +170,17 @@ class ImageWorkers:
         return ended
 
     def wait(self, seconds: float) -> bool:
-        """Waits until a job has ended, but no longer than that. Whether one has."""
+        """Waits until a job has ended or `wake` is called, but no longer than that. Whether something was there."""
         with self._something:
-            return self._something.wait_for(lambda: bool(self._ready) or self._closed, seconds)
+            found = self._something.wait_for(lambda: bool(self._ready) or self._closed or self._woken, seconds)
+            self._woken = False
+            return found
+
+    def wake(self) -> None:
+        """Ends a `wait`, or the next one where there is none."""
+        with self._something:
+            self._woken = True
+            self._something.notify_all()
 
     @property
     def pids(self) -> list[int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -477,6 +478,32 @@ def test_too_many_requests_are_refused_or_wait_in_order() -> None:
         assert not llm._thread._line
         await one(7)
         await idle(llm)
+        await llm.shutdown()
+
+    run(work())
+
+
+def test_an_end_looks_at_those_in_the_line_who_may_come() -> None:
+    looked: list[Any] = []
+
+    class Line(deque[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            for room in super().__iter__():
+                looked.append(room)
+                yield room
+
+    async def work() -> None:
+        llm, _ = made(max_requests=1, max_queued=2)
+        thread, called = llm._thread, []
+        loop = SimpleNamespace(call_soon_threadsafe=called.append)
+        rooms = [SimpleNamespace(loop=loop, event=SimpleNamespace(set=number)) for number in range(50)]
+        with thread._changed:
+            thread._line = Line(rooms)
+            thread._call()
+            assert called == [0, 1, 2] and len(looked) == 3
+            thread._call(everybody=True)
+            assert called[3:] == list(range(50))
+            thread._line = deque()
         await llm.shutdown()
 
     run(work())

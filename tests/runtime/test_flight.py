@@ -151,6 +151,30 @@ def test_aborted_while_it_is_launched_and_landed() -> None:
     assert tokens(stays) == tokens(alone([5], params))
 
 
+def test_a_step_whose_rows_are_not_all_known_says_nothing_of_what_steps_cost() -> None:
+    """The device computes the row of who was aborted meanwhile, and none of who it has seen to end."""
+
+    class Aborts(Delayed):
+        at = 0
+
+        def launch(self, work: Sequence[Work], land: Any) -> Ticket:
+            if self.launches + 1 == self.at:
+                assert engine.abort_request("gone") == ["gone"]
+            return super().launch(work, land)
+
+    stop = tokens(alone([4, 5], SamplingParams(max_tokens=30, **FREE), max_tokens=40))[6]
+    for at, unknown in ((0, 0), (3, 1)):
+        engine = ahead(Aborts)
+        engine.executor.at = at
+        added: list[Any] = []
+        engine._costs = SimpleNamespace(cost=None, add=lambda spans, seconds, added=added: added.append(spans))
+        engine.add_request(None, "gone", SamplingParams(max_tokens=30, stop_token_ids=[stop], **FREE), [4, 5])
+        engine.add_request(None, "stays", SamplingParams(max_tokens=20, **FREE), [5])
+        drain(engine)
+        assert engine.executor.masked == (not at)
+        assert engine.stats.steps == engine.executor.steps == len(added) + unknown == 20
+
+
 class Waits(Delayed):
     """Every step from the second on waits for the one before, and the request "gone" is aborted while it does."""
 

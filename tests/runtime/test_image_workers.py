@@ -9,6 +9,7 @@ import os
 import pickle
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from multiprocessing import Pipe
@@ -306,7 +307,34 @@ def test_a_step_without_work_waits_a_little_for_images(monkeypatch: pytest.Monke
     for _ in range(3):
         assert engine.step() == []
     assert len(waits) == 3 and all(0 < seconds <= 0.1 for seconds in waits)
+    engine.abort_request(0)
+    engine.step()
+    assert engine.step() == [] and len(waits) == 3, "nobody's images are on their way"
     engine.close()
+
+
+def test_images_of_the_aborted_end_no_pause_of_others() -> None:
+    workers = FakeWorkers()
+    engine = build_engine(images=FakeReader(workers))
+    engine.add_request(None, 0, PARAMS, [5, PLACEHOLDER, 7], media(b"cat"))
+    engine.abort_request(0)
+    workers.end(workers.jobs[0])
+    engine.add_request(None, 1, SamplingParams(**FREE, max_tokens=1), [5])
+    drain(engine)
+    assert not workers.ready
+
+
+def test_a_wait_for_images_can_be_ended() -> None:
+    workers = ImageWorkers(ImageLimits())
+    began = time.monotonic()
+    workers.wake()
+    assert workers.wait(10.0) and time.monotonic() - began < 5, "before it began"
+    assert not workers.wait(0.01), "once"
+    timer = threading.Timer(0.05, workers.wake)
+    timer.start()
+    assert workers.wait(10.0) and time.monotonic() - began < 5
+    timer.join()
+    workers.close()
 
 
 # ---- from the calls
@@ -391,6 +419,102 @@ def test_a_stream_leaves_images_to_the_workers() -> None:
     good, bad = asyncio.run(run())
     assert sum(len(delta.token_ids) for delta in good) == 4
     assert isinstance(bad, GenerationError) and "cannot be decoded" in str(bad)
+
+
+class Sleeping(FakeWorkers):
+    """Whoever waits for images sleeps until somebody wakes it, for seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.woken = threading.Event()
+        self.slept: list[bool] = []
+
+    def wait(self, seconds: float) -> bool:
+        self.slept.append(self.woken.wait(5.0))
+        self.woken.clear()
+        return bool(self.ready)
+
+    def wake(self) -> None:
+        self.woken.set()
+
+
+def test_a_request_does_not_wait_for_the_images_of_others() -> None:
+    async def run() -> None:
+        workers = Sleeping()
+        llm = AsyncLLM.from_engine(build_engine(images=Unread(workers)), Words())
+        params = SamplingParams(**FREE, max_tokens=2)
+
+        async def one(key: str, *ids: int, **more: Any) -> list[Any]:
+            return [d async for d in llm.generate(None, params, prompt_token_ids=ids, request_id=key, **more)]
+
+        pictures = [
+            asyncio.create_task(one(key, 5, PLACEHOLDER, 7, multi_modal_data=media(b"cat"))) for key in ("left", "cut")
+        ]
+        for task, end in ((None, None), (None, lambda: llm.abort("cut")), (pictures[0], pictures[0].cancel)):
+            while len(workers.jobs) < 2 or not workers.woken.is_set() and not workers.slept:
+                await asyncio.sleep(0.001)
+            if end is not None:
+                end()
+            if task is None:
+                assert len(await one("text", 5, 6)) > 0
+        assert (await pictures[1])[-1].finish_reason == "abort"
+        await asyncio.gather(pictures[0], return_exceptions=True)
+        await llm.shutdown()
+        assert all(workers.slept), "a step slept on while there was something to do"
+
+    asyncio.run(run())
+
+
+def test_streams_that_wait_have_their_turn_when_there_is_room_for_their_images() -> None:
+    async def run(ending: str) -> None:
+        workers = FakeWorkers()
+        engine = build_engine(images=Unread(workers))
+        llm = AsyncLLM.from_engine(engine, Words(), max_queued=100)
+        params = SamplingParams(**FREE, max_tokens=4, n=2)
+        order: list[int] = []
+
+        async def one(key: int, **how: Any) -> list[Any]:
+            ids, data = [5, PLACEHOLDER, 7], media(str(key).encode())
+            stream = llm.generate(None, params, prompt_token_ids=ids, multi_modal_data=data, request_id=key, **how)
+            return [delta async for delta in stream]
+
+        async def until(done: Any) -> None:
+            while not done():
+                await asyncio.sleep(0.001)
+
+        first = asyncio.create_task(one(0))
+        await until(lambda: len(workers.jobs) == 1)
+        workers.full = True
+        with pytest.raises(QueueFullError):
+            await one(99)
+        later = []
+        for key in range(1, 6):
+            later.append(asyncio.create_task(one(key, wait=True)))
+            await until(lambda key=key: len(llm._thread._later) == key)
+        assert llm.abort(2)
+        reasons = [delta.finish_reason for delta in await later[1]]
+        assert reasons == ["abort"] * 2 and not workers.jobs[1:]
+        later[3].cancel()
+        await asyncio.gather(later[3], return_exceptions=True)
+        await until(lambda: len(llm._thread._later) == 3)
+        if ending == "aborted":
+            await llm.shutdown(drain=False)
+            found = await asyncio.gather(first, later[0], later[2], later[4])
+            assert {delta.finish_reason for deltas in found for delta in deltas} == {"abort"}
+            return
+        ends = asyncio.create_task(llm.shutdown()) if ending == "drained" else None
+        workers.full = False
+        await until(lambda: len(workers.jobs) == 4)
+        order += [int(job.encoded[0].data) for job in workers.jobs]
+        for job in list(workers.jobs):
+            workers.end(job)
+        for deltas in await asyncio.gather(first, later[0], later[2], later[4]):
+            assert sum(len(delta.token_ids) for delta in deltas) == 8
+        assert order == [0, 1, 3, 5]
+        await (ends or llm.shutdown())
+
+    for ending in ("shut down", "drained", "aborted"):
+        asyncio.run(asyncio.wait_for(run(ending), 20))
 
 
 def test_images_of_an_engine_with_workers_are_decoded_by_one_without() -> None:

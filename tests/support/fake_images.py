@@ -38,6 +38,7 @@ class FakeWorkers:
         self.jobs: list[ImageJob] = []
         self.ready: deque[ImageJob] = deque()
         self.full = False
+        self.wakes = 0
 
     def submit(self, encoded: Sequence[EncodedImage]) -> ImageJob:
         self.check_room()
@@ -62,6 +63,9 @@ class FakeWorkers:
 
     def wait(self, seconds: float) -> bool:
         return bool(self.ready)
+
+    def wake(self) -> None:
+        self.wakes += 1
 
     def close(self) -> None:
         pass
