@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,11 +142,7 @@ def bind(process: Cpus, index: int = 0, devices: int = 1, node: int | None = Non
     """
     if not 0 <= index < devices:
         raise InvalidArgumentError("index", index, f"0 to {devices - 1}")
-    near = tuple(sorted(set(process.allowed) & set(cpus_of_node(node, root)))) if node is not None else ()
-    if node is not None and process.nodes and node not in process.nodes:
-        node_allowed, near = None, ()
-    else:
-        node_allowed = node if near else None
+    near = _near(process, node, root)
     pool = cores(near or process.allowed, root)
     if len(pool) < devices:
         chosen, what = tuple(sorted(cpu for core in pool for cpu in core)), "shared: fewer cores than engines"
@@ -154,31 +151,53 @@ def bind(process: Cpus, index: int = 0, devices: int = 1, node: int | None = Non
         chosen = tuple(sorted(cpu for core in pool[begin:end] for cpu in core))
         what = f"cores {begin} to {end - 1} of {len(pool)}"
     where = f"node {node}" if near else "any node"
-    return Binding(chosen, node_allowed, f"{what} of {where}")
+    return Binding(chosen, node if near else None, f"{what} of {where}")
 
 
-def apply_binding(binding: Binding) -> bool:
+def _near(process: Cpus, node: int | None, root: Path | str) -> tuple[int, ...]:
+    """CPUs of a memory node that the process may use, rising; none where it may not use the node's memory."""
+    if node is None or (process.nodes and node not in process.nodes):
+        return ()
+    return tuple(sorted(set(process.allowed) & set(cpus_of_node(node, root))))
+
+
+def apply_binding(binding: Binding) -> Callable[[], None] | None:
     """Binds all threads of this process, those that it starts from now on, and its children.
 
     Memory follows: a page lies in the node of the CPU that touches it first.
 
     Returns:
-        False, and nothing changes, where the system does not let it.
+        What undoes it: threads that were there get the CPUs that each of them had, later ones those of the thread that
+        called. None, and nothing changes, where the system does not let it.
     """
     if not hasattr(os, "sched_setaffinity"):
-        return False
+        return None
+    own = os.sched_getaffinity(0)
+    before: dict[int, set[int]] = {}
+    for thread in _threads():
+        with suppress(OSError):  # it has ended
+            before[thread] = os.sched_getaffinity(thread)
     try:
         os.sched_setaffinity(0, binding.cpus)
     except OSError:
-        return False
+        return None
+    _bind_threads(lambda thread: binding.cpus)
+
+    return lambda: _bind_threads(lambda thread: before.get(thread, own))
+
+
+def _threads() -> list[int]:
+    """Threads of this process; the calling one alone where the system does not tell."""
     try:
-        threads = [int(name) for name in os.listdir("/proc/self/task")]
-    except (OSError, ValueError):  # those that are there stay where they are
-        return True
-    for thread in threads:
+        return [int(name) for name in os.listdir("/proc/self/task")]
+    except (OSError, ValueError):
+        return [threading.get_native_id()]
+
+
+def _bind_threads(cpus_of: Callable[[int], Iterable[int]]) -> None:
+    for thread in _threads():
         with suppress(OSError):  # it has ended
-            os.sched_setaffinity(thread, binding.cpus)
-    return True
+            os.sched_setaffinity(thread, cpus_of(thread))
 
 
 def binding_for(
@@ -187,7 +206,8 @@ def binding_for(
     """Where an engine on a device should run, or why there is nothing to bind.
 
     The devices next to the same memory node share its cores evenly, whichever of them this process sees: so engines
-    that know nothing of each other get shares that do not overlap.
+    that know nothing of each other get shares that do not overlap. Where a device has no CPUs next to it, or none that
+    are allowed, all devices share all allowed cores by their number instead, for the same reason.
 
     Args:
         device, index: type, and number among those that the process sees. address: on the PCI bus; None where nobody
@@ -203,7 +223,7 @@ def binding_for(
     process = cpus(root)
     if len(process.allowed) < 2:
         return "the process may use one CPU"
-    place, peers, node = _among_peers(device, index, address, root, environ)
+    place, peers, node = _among_peers(process, device, index, address, root, environ)
     found = bind(process, place, peers, node, root)
     if found.cpus == process.allowed:
         return f"its share are all CPUs that the process may use ({found.reason})"
@@ -211,15 +231,18 @@ def binding_for(
 
 
 def _among_peers(
-    device: str, index: int, address: str | None, root: Path, environ: Mapping[str, str]
+    process: Cpus, device: str, index: int, address: str | None, root: Path, environ: Mapping[str, str]
 ) -> tuple[int, int, int | None]:
-    """Number of a device among those with the same node, how many these are, and the node."""
+    """Number of a device among those with the same node, how many these are, and the node; where one of the devices has
+    no CPUs next to it, its number among all of them, and no node.
+    """
     listed = sorted(one.name for one in _entries(root / "proc/driver/nvidia/gpus"))
     if device == "cuda" and address is not None and listed:
         own = _bus_name(address)
-        node = node_of_device(own, root)
-        peers = [one for one in listed if node_of_device(one, root) == node]
-        if own in peers:
+        nodes = {one: node_of_device(one, root) for one in listed}
+        if own in nodes:
+            node = nodes[own] if all(_near(process, one, root) for one in set(nodes.values())) else None
+            peers = listed if node is None else [one for one in listed if nodes[one] == node]
             return peers.index(own), len(peers), node
     variable, pattern = (CUDA, "nvidia[0-9]*") if device == "cuda" else (ASCEND, "davinci[0-9]*")
     present = max(len(_entries(root / "dev", pattern)), index + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+
+_binding = threading.Lock()
+"""Held while the process is bound for an engine."""
 
 @dataclass(frozen=True)
 class LoadedEngine:
@@ -99,15 +103,30 @@ def load_engine(args: EngineArgs) -> LoadedEngine:
 
 
 def _bind(args: EngineArgs, device: Device) -> Callable[[], None]:
-    """Binds the process as the arguments say. Returns what undoes it."""
+    """Binds the process as the arguments say, unless another engine of it is bound. Returns what undoes it."""
     if args.cpu_binding == "off":
         return lambda: None
     found = host.binding_for(device.type, device.index, pci_address(device))
+    # A second one would take a share of the first one's share, bind the first one's threads, and undo half of both.
+    if not _binding.acquire(blocking=False):
+        log.warning("no CPUs are bound: the process is, for another engine in it, and this one shares what that has")
+        return lambda: None
+    unbind = None
+    try:
+        unbind = _bind_to_share(device)
+    finally:
+        if unbind is None:
+            _binding.release()
+    return unbind or (lambda: None)
+
+
+def _bind_to_share(device: Device) -> Callable[[], None] | None:
+    """Binds the process to the share of a device. None where there is nothing to undo."""
     if isinstance(found, str):
         log.info("no CPUs are bound: %s", found)
-        return lambda: None
-    before = host.Binding(host.cpus().allowed, None, "as before")
-    if not host.apply_binding(found):
+        return None
+    undo = host.apply_binding(found)
+    if undo is None:
         log.warning("CPUs cannot be bound: the system refuses %s", found.cpus)
         return lambda: None
     log.info("bound to CPUs %s: %s", ", ".join(map(str, found.cpus)), found.reason)
@@ -115,9 +134,10 @@ def _bind(args: EngineArgs, device: Device) -> Callable[[], None]:
     torch.set_num_threads(max(1, min(threads, len(found.cpus))))
 
     def unbind() -> None:
-        host.apply_binding(before)
+        undo()
         torch.set_num_threads(threads)
 
+        _binding.release()
     return unbind
 
 

@@ -138,6 +138,31 @@ def test_engines_that_know_nothing_of_each_other_share_nothing(machine: Any, mon
     assert shares == [(4, 5, 12, 13), (6, 7, 14, 15), (0, 1, 2, 3, 8, 9, 10, 11)]
 
 
+@pytest.mark.parametrize(
+    ("buses", "allowed", "want"),
+    [
+        (  # a container that has one of the nodes
+            {"0000:11:00.0": "0", "0000:12:00.0": "0", "0000:3b:00.0": "1", "0000:3c:00.0": "1"},
+            {0, 1, 2, 3, 8, 9, 10, 11},
+            [(0, 8), (1, 9), (2, 10), (3, 11)],
+        ),
+        (  # a device that is next to no node
+            {"0000:11:00.0": "0", "0000:5e:00.0": "-1"},
+            set(range(16)),
+            [(0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15)],
+        ),
+    ],
+)
+def test_devices_without_cpus_next_to_them_share_nothing_either(
+    buses: dict[str, str], allowed: set[int], want: Any, machine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = {f"sys/bus/pci/devices/{one}/numa_node": node for one, node in buses.items()}
+    root = machine(two_nodes() | gpus(*buses) | places)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: allowed)
+    found = [host.binding_for("cuda", 0, one, root, {}) for one in buses]
+    assert [one.cpus for one in found if isinstance(one, host.Binding)] == want
+
+
 def test_devices_without_an_address_share_by_their_number(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     root = machine(two_nodes() | {f"dev/davinci{number}": "" for number in range(4)} | {"dev/davinci_manager": ""})
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
@@ -170,6 +195,34 @@ def test_threads_that_are_there_are_bound_too() -> None:
     finally:
         stop.set()
         other.join()
+        host.apply_binding(host.Binding(tuple(before), None, "test"))
+
+
+def test_every_thread_gets_back_the_cpus_it_had() -> None:
+    before = os.sched_getaffinity(0)
+    own, other = {min(before)}, {max(before)}
+    stop, ids = threading.Event(), []
+
+    def start() -> threading.Thread:
+        thread = threading.Thread(target=lambda: (ids.append(threading.get_native_id()), stop.wait(30)))
+        thread.start()
+        while thread.is_alive() and len(ids) < len(threads) + 1:
+            time.sleep(0.001)
+        return thread
+
+    threads: list[threading.Thread] = []
+    try:
+        threads.append(start())
+        os.sched_setaffinity(ids[0], other)
+        undo = host.apply_binding(host.Binding(tuple(own), None, "test"))
+        assert undo is not None and os.sched_getaffinity(ids[0]) == own
+        threads.append(start())
+        undo()
+        assert [os.sched_getaffinity(one) for one in (0, *ids)] == [before, other, before]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
         host.apply_binding(host.Binding(tuple(before), None, "test"))
 
 

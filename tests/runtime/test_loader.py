@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -420,19 +421,55 @@ def test_the_process_is_bound_while_the_engine_is_there(
         loader._bind(EngineArgs(cpu_binding="auto"), Device("cpu"))()
     assert "no CPUs are bound: the model computes on CPUs" in caplog.text
     applied: list[tuple[int, ...]] = []
-    monkeypatch.setattr(loader.host, "apply_binding", lambda one: applied.append(one.cpus) or True)
+    undone: list[str] = []
+    monkeypatch.setattr(
+        loader.host, "apply_binding", lambda one: applied.append(one.cpus) or (lambda: undone.append("first"))
+    )
     monkeypatch.setattr(loader.host, "binding_for", lambda *device: loader.host.Binding((0,), None, "test"))
     threads = torch.get_num_threads()
     assert pci_address(Device("cpu")) is None
     unbind = loader._bind(EngineArgs(cpu_binding="auto"), Device("cuda", 0))
-    assert applied == [(0,)] and torch.get_num_threads() == 1
+    assert applied == [(0,)] and torch.get_num_threads() == 1 and not undone
     args = EngineArgs(model="tiny", num_pages=64, max_num_seqs=4, max_model_len=256)
     monkeypatch.setattr(model, "close", lambda: None)
     made = loader._build(args, resolve_model("tiny"), model, load_backend("reference"), Device("cpu"), unbind)
     made.engine.close()
-    assert applied == [(0,), loader.host.cpus().allowed] and torch.get_num_threads() == threads
+    assert undone == ["first"] and torch.get_num_threads() == threads
     with pytest.raises(InvalidArgumentError, match="cpu_binding: got 'numa'; allowed: one of off, auto"):
         EngineArgs(cpu_binding="numa")
+
+
+def test_one_engine_of_a_process_is_bound(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A second one would take a share of the first one's share, and leave the process there when it is closed."""
+    before = os.sched_getaffinity(0)
+    one = loader.host.Binding((min(before),), None, "test")
+    found: list[Any] = [one, InvalidArgumentError("CUDA_VISIBLE_DEVICES", "x", "numbers"), "nothing to bind", one]
+    asked: list[Any] = []
+
+    def binding(*device: Any) -> Any:
+        asked.append(found[len(asked)])
+        if isinstance(asked[-1], Exception):
+            raise asked[-1]
+        return asked[-1]
+
+    monkeypatch.setattr(loader.host, "binding_for", binding)
+    args, device = EngineArgs(cpu_binding="auto"), Device("cuda", 0)
+    try:
+        first, second = loader._bind(args, device), loader._bind(args, device)
+        assert len(asked) == 1 and "another engine" in caplog.text
+        first()
+        assert os.sched_getaffinity(0) == before
+        second()
+        assert os.sched_getaffinity(0) == before
+        with pytest.raises(InvalidArgumentError, match="CUDA_VISIBLE_DEVICES"):
+            loader._bind(args, device)
+        loader._bind(args, device)()
+        last = loader._bind(args, device)
+        assert len(asked) == 4 and os.sched_getaffinity(0) == {min(before)}, "what bound nothing is in nobody's way"
+        last()
+        assert os.sched_getaffinity(0) == before
+    finally:
+        loader.host.apply_binding(loader.host.Binding(tuple(before), None, "test"))
 
 
 def test_the_largest_step_runs_before_the_pool_takes_the_rest(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
