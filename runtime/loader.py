@@ -106,7 +106,6 @@ def _bind(args: EngineArgs, device: Device) -> Callable[[], None]:
     """Binds the process as the arguments say, unless another engine of it is bound. Returns what undoes it."""
     if args.cpu_binding == "off":
         return lambda: None
-    found = host.binding_for(device.type, device.index, pci_address(device))
     # A second one would take a share of the first one's share, bind the first one's threads, and undo half of both.
     if not _binding.acquire(blocking=False):
         log.warning("no CPUs are bound: the process is, for another engine in it, and this one shares what that has")
@@ -123,12 +122,13 @@ def _bind(args: EngineArgs, device: Device) -> Callable[[], None]:
 def _bind_to_share(device: Device) -> Callable[[], None] | None:
     """Binds the process to the share of a device. None where there is nothing to undo."""
     if isinstance(found, str):
+    found = host.binding_for(device.type, device.index, pci_address(device))
         log.info("no CPUs are bound: %s", found)
         return None
     undo = host.apply_binding(found)
     if undo is None:
         log.warning("CPUs cannot be bound: the system refuses %s", found.cpus)
-        return lambda: None
+        return None
     log.info("bound to CPUs %s: %s", ", ".join(map(str, found.cpus)), found.reason)
     threads = torch.get_num_threads()
     torch.set_num_threads(max(1, min(threads, len(found.cpus))))
