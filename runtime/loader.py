@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-
 _binding = threading.Lock()
 """Held while the process is bound for an engine."""
+
 
 @dataclass(frozen=True)
 class LoadedEngine:
@@ -121,8 +121,8 @@ def _bind(args: EngineArgs, device: Device) -> Callable[[], None]:
 
 def _bind_to_share(device: Device) -> Callable[[], None] | None:
     """Binds the process to the share of a device. None where there is nothing to undo."""
-    if isinstance(found, str):
     found = host.binding_for(device.type, device.index, pci_address(device))
+    if isinstance(found, str):
         log.info("no CPUs are bound: %s", found)
         return None
     undo = host.apply_binding(found)
@@ -136,8 +136,8 @@ def _bind_to_share(device: Device) -> Callable[[], None] | None:
     def unbind() -> None:
         undo()
         torch.set_num_threads(threads)
-
         _binding.release()
+
     return unbind
 
 
