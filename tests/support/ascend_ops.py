@@ -21,7 +21,7 @@ from deepinfer.ops.required import calls
 from deepinfer.ops.spec import SPECS, Sample
 
 TARGET = Target("ascend", torch.device("cpu"))
-LARGEST = 300_000
+LARGEST = 60_000
 """Elements of a sample that is run under every schedule."""
 
 
@@ -80,8 +80,13 @@ def supported(op: str) -> list[Sample]:
 
 def scheduled(op: str) -> Sample:
     """The largest sample that is small enough to be run under every schedule."""
+    return up_to(op, LARGEST)
+
+
+def up_to(op: str, elements: int) -> Sample:
+    """The largest sample of at most so many elements that the kernels take; the smallest where all are larger."""
     every = supported(op)
-    return ([s for s in every if size(s) <= LARGEST] or every[:1])[-1]
+    return ([s for s in every if size(s) <= elements] or every[:1])[-1]
 
 
 def differences(op: str, got: list[torch.Tensor], want: list[torch.Tensor], args: tuple[Any, ...]) -> list[str]:
