@@ -202,15 +202,13 @@ def hc_coefficients(rng: Rng, device: torch.device) -> Iterator[Sample]:
     yield Sample("zero, NaN and tiny rows; two streams", (x, *parameters(2, 33), EPS, HC_EPS, 1))
     fn, base, scale = known
     steep = torch.where(torch.arange(len(base), device=device) % 3 == 0, 95.0, -95.0)  # exponentials past the range
-    yield Sample("steep", (normal(rng, device, 5, 4, 64), fn, base + steep, scale, EPS, HC_EPS, SINKHORN))
-    yield Sample("real width", (normal(rng, device, 37, 4, 5120), *parameters(4, 5120), EPS, HC_EPS, SINKHORN))
+    x = normal(rng, device, 5, 4, 64)
+    yield Sample("steep", (x, fn, base + steep, scale, EPS, HC_EPS, SINKHORN))
     # Without eps nothing keeps a column of tiny numbers from being a column of zeros, where a division is careless.
     streams = torch.arange(16, device=device) % 4
     tiny = torch.cat((torch.zeros(8, device=device), torch.where(streams == 3, -80.0, 0.0)))
-    small = scale * 0.1
-    yield Sample(
-        "no eps, a column of tiny numbers", (normal(rng, device, 5, 4, 64), fn, tiny, small, 0.0, 0.0, SINKHORN)
-    )
+    yield Sample("no eps, a column of tiny numbers", (x, fn, tiny, scale * 0.1, 0.0, 0.0, SINKHORN))
+    yield Sample("real width", (normal(rng, device, 37, 4, 5120), *parameters(4, 5120), EPS, HC_EPS, SINKHORN))
 
 
 def hc_collapse(rng: Rng, device: torch.device) -> Iterator[Sample]:

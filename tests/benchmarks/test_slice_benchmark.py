@@ -75,7 +75,7 @@ def test_every_kind_of_case_gives_a_record(
     assert sum(record["part"] for record in ops.values()) >= 0.99
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 def test_what_the_prefix_cache_is_worth(
     bench: Any, command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,12 @@ from deepinfer.backends.ascend.sweep import Swept, sweep
 pytestmark = needs_compiler
 DOCUMENT = Path(__file__).parents[3] / "docs" / "ascend.md"
 QUICK = ("cast_simd", "gather", "store_atomic.cpp", "simd_reduce.cpp")
+SLOW = ("rmsnorm_simt", "gemm_mx", "grid_sum", "gemm_bias.cpp", "ring.cpp", "simt_scan.cpp")
+"""One of each kind of kernel; the others with `--whole`."""
+
+
+def marked(name: str) -> object:
+    return name if name in QUICK else pytest.param(name, marks=pytest.mark.slow if name in SLOW else pytest.mark.whole)
 
 
 def places(swept: Swept) -> tuple[list[tuple[str, int, str]], list[tuple[str, int, str]]]:
@@ -26,9 +32,7 @@ def places(swept: Swept) -> tuple[list[tuple[str, int, str]], list[tuple[str, in
     )
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in ascend_mutants.NAMES]
-)
+@pytest.mark.parametrize("name", [marked(name) for name in ascend_mutants.NAMES])
 def test_every_mutant_of_a_kernel_is_noticed_or_redundant_by_a_rule(name: str) -> None:
     if not name.endswith(".cpp") and lowering.missing():
         pytest.skip(lowering.missing())

@@ -60,10 +60,14 @@ ASC_API T* cast(V value) {
 
 // Mutated values of the fault injection.
 template <class T>
-ASC_API T mutant(int site, T value) {
-  if (!site_on[site]) return value;
-  if constexpr (std::is_same_v<T, bool>) return !value;
-  else return T(value + site_delta);
+ASC_API auto mutant(int site, T value) {
+  if constexpr (std::is_class_v<T> && std::is_convertible_v<T, int64_t>) {  // block_idx
+    return mutant(site, int64_t(value));
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return site_on[site] ? !value : value;
+  } else {
+    return site_on[site] ? T(value + site_delta) : value;
+  }
 }
 ASC_API bool keep(int site) { return !site_on[site]; }
 template <class A, class B>
