@@ -58,7 +58,14 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("offloads_total", "counter", "Of these, samples whose caches went to host memory."),
     Metric("steps_total", "counter", "Steps that ran, by what they computed.", "kind", STEP_KINDS),
     Metric("step_failures_total", "counter", "Steps that raised; their samples are tried again."),
-    Metric("rows_total", "counter", "Rows computed: of known text, of decoding samples, of drafts.", "kind", ROW_KINDS),
+    Metric(
+        "rows_total",
+        "counter",
+        "Rows computed: of known text, of decoding samples, of drafts. Not those of a sample that was aborted, or met a "
+        "stop string, while they were launched.",
+        "kind",
+        ROW_KINDS,
+    ),
     Metric("prompt_tokens_total", "counter", "Tokens of the prompts of samples that began to run."),
     Metric("cached_tokens_total", "counter", "Tokens that a sample need not compute to run, by who had them.",
            "tier", TIERS),
