@@ -61,8 +61,8 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric(
         "rows_total",
         "counter",
-        "Rows computed: of known text, of decoding samples, of drafts. Not those of a sample that was aborted, or met a "
-        "stop string, while they were launched.",
+        "Rows computed: of known text, of decoding samples, of drafts. Not those of a sample that was aborted, or met "
+        "a stop string, while they were launched.",
         "kind",
         ROW_KINDS,
     ),
