@@ -146,11 +146,10 @@ class NpuGraphs(Graphs):
                     result = body()
             except DeepInferError:
                 raise
-            except torch.OutOfMemoryError:
-                self._pool = None
-                raise
             except RuntimeError as error:
-                self._pool = None  # a pool whose capture failed may not be captured into again, as above
+                self._pool = None  # a pool whose capture failed may not be captured into again
+                if isinstance(error, torch.OutOfMemoryError):
+                    raise
                 raise GraphError(f"{self.device} refused to record: {error}") from error
         return _Graph(graph, result, self.device)
 

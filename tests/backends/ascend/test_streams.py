@@ -146,6 +146,10 @@ def test_graphs_share_a_pool_which_a_failed_capture_ends(npu: Fake) -> None:
         graphs.capture(fails(InvalidArgumentError("n", 1, "2")))
     graphs.capture(lambda: 3)
     assert npu.log[-1] == ("capture", 2, "thread_local")
+    with pytest.raises(torch.OutOfMemoryError):  # memory that is short stays torch's own error
+        graphs.capture(fails(torch.OutOfMemoryError("short")))
+    graphs.capture(lambda: 4)
+    assert npu.log[-1] == ("capture", 3, "thread_local")
     first.replay()
     assert npu.log[-1] == "wait"
     npu.fault = RuntimeError("507015")
