@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -14,6 +14,7 @@ from deepinfer.recipe.options import ParsingOptions, ThinkingInitialStage
 from deepinfer.recipe.stream.chunks import TextChunk
 from deepinfer.recipe.stream.machine import Machine, Output
 from deepinfer.recipe.stream.parser import StreamProcessor
+from timing import growth
 
 D = "｜DSML｜"
 CALL = f'<{D}invoke name="f">\n</{D}invoke>\n'
@@ -38,25 +39,20 @@ SHAPES: dict[str, tuple[ParsingOptions, Callable[[int], list[str]]]] = {
 }
 
 
-def seconds(options: ParsingOptions, chunks: list[str]) -> float:
-    best = float("inf")
-    for _ in range(3):
-        machine, outputs = Machine(options), list[Output]()
-        begin = time.process_time()
-        for chunk in chunks:
-            machine.feed(chunk, outputs)
-            outputs.clear()
-        machine.finish(outputs)
-        best = min(best, time.process_time() - begin)
-    return best
+def fed(options: ParsingOptions, chunks: list[str]) -> None:
+    machine, outputs = Machine(options), list[Output]()
+    for chunk in chunks:
+        machine.feed(chunk, outputs)
+        outputs.clear()
+    machine.finish(outputs)
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_time_grows_with_the_length(name: str) -> None:
     options, make = SHAPES[name]
     size = 2500  # four times as much is 10,000 calls
-    once, four_times = seconds(options, make(size)), seconds(options, make(4 * size))
-    assert four_times < 9 * once + 0.02, (once, four_times)  # 16 times, were it quadratic
+    once, four_times = make(size), make(4 * size)
+    assert growth(partial(fed, options, once), partial(fed, options, four_times), 10) < 10  # 16, were it quadratic
 
 
 def test_streamed_text_is_not_kept() -> None:
