@@ -45,3 +45,11 @@ def test_there_are_more_than_eight_operators_on_indices_and_sizes() -> None:
 def test_sources_written_by_hand_can_be_mutated() -> None:
     made = mutate.schemata((SOURCES / "mixed.cpp").read_text(encoding="utf-8"))
     assert {"line", "pair", "size", "steps", "pitch", "rows"} <= {mutant.kind for mutant in made.mutants}
+
+
+def test_a_parameter_of_the_name_block_idx_is_declared_as_it_was() -> None:
+    vector = "__simd_vf__ inline void f(int32_t block_idx) {\n  g(((int32_t)block_idx), block_idx);\n}\n"
+    made = mutate.schemata(vector + KERNEL)
+    places = [m.at for m in made.mutants if m.kind == "block"]
+    assert places == [vector.index("block_idx), b"), vector.index("block_idx);")]
+    assert "(int32_t block_idx)" in made.text
