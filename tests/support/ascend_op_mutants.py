@@ -2,8 +2,11 @@
 
     python tests/support/ascend_op_mutants.py --write     # rows of programs whose text has changed since
     python tests/support/ascend_op_mutants.py LABEL ...   # prints rows, and what nothing betrayed, with its place
+    python tests/support/ascend_op_mutants.py --left=LOG  # rows of such an output, as they would be now
 
-A whole table takes hours of one core; each row is kept as soon as it is there.
+A whole table takes hours of one core; each row is kept as soon as it is there. With `--left`, only mutants that nothing
+betrayed are tried, and only on the samples of `ascend_mutant_samples.py`; rules and reasons are those of now. Where
+that cannot tell what a whole sweep would print, it says so. `--write` and labels go with it.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -18,11 +22,13 @@ from pathlib import Path
 import torch
 
 from ascend_equivalent import reason
+from ascend_mutant_log import Logged, read
+from ascend_mutant_samples import EXTRA
 from ascend_ops import TARGET, differences, launch, on_ascend, ops, size, supported
 from deepinfer.backends.ascend.build import programs
 from deepinfer.backends.ascend.program import Fault, Program, watched
-from deepinfer.backends.ascend.sim import Kernel, Schedule, mutate
-from deepinfer.backends.ascend.sim.mutate import Mutant
+from deepinfer.backends.ascend.sim import Kernel, Schedule, mutate, redundant
+from deepinfer.backends.ascend.sim.mutate import Mutant, Verdict
 from deepinfer.backends.ascend.sweep import Swept, Try, sweep_mutants
 from deepinfer.conformance.calls import call, to_target
 from deepinfer.hal.registry import REGISTRY
@@ -70,20 +76,30 @@ def holds(function: Callable[..., object], program: Program) -> bool:
     return any(program in v.values() if isinstance(v, dict) else v is program for v in values)
 
 
-@cache
-def launched(op: str, sample: int) -> tuple[Program, ...]:
-    return tuple(run.program for run in launch(op, chosen(op)[sample].args)[1])
+def launched_by(op: str, sample: Sample) -> tuple[Program, ...]:
+    if id(sample) not in _LAUNCHED:
+        _LAUNCHED[id(sample)] = sample, tuple(run.program for run in launch(op, sample.args)[1])
+    return _LAUNCHED[id(sample)][1]
+
+
+_LAUNCHED: dict[int, tuple[Sample, tuple[Program, ...]]] = {}  # a sample is kept, so that its id stays its own
 
 
 def launches(op: str, sample: Sample, program: Program) -> bool:
-    return program in launched(op, [s is sample for s in chosen(op)].index(True))
+    return program in launched_by(op, sample)
 
 
 @cache
 def chosen(op: str) -> tuple[Sample, ...]:
     """Samples on which an op's mutants are tried."""
     every = supported(op)
-    return tuple([s for s in every if size(s) <= LARGEST] or every[:2])
+    return (*([s for s in every if size(s) <= LARGEST] or every[:2]), *extra(op))
+
+
+@cache
+def extra(op: str) -> tuple[Sample, ...]:
+    """Samples for mutants alone."""
+    return tuple(EXTRA[op]()) if op in EXTRA else ()
 
 
 def tried(op: str, sample: Sample, text: Text) -> Try:
@@ -132,21 +148,90 @@ def digest(program: Program) -> str:
     return sha256(program.text().encode()).hexdigest()[:8]
 
 
-def left(program: Program, found: Swept) -> list[Mutant]:
-    """What nothing betrayed and nobody explained."""
-    return [m for m in found.unexplained if not reason(program.label, m)]
+def explained(program: Program, mutant: Mutant) -> str:
+    """The rule or reason by which a mutant changes nothing, "" for none."""
+    return redundant.rule(mutant, program.text()) or reason(program.label, mutant)
 
 
-def row(program: Program, of_pairs: Swept, of_sizes: Swept) -> str:
-    names = ", ".join(f"`{op}`" for op in launching(program))
-    cells: list[object] = [f"`{program.label}`", f"`{digest(program)}`", names]
-    for found, order in ((of_pairs, ()), (of_sizes, ("error", "output"))):
-        rules = found.rules()
-        for m in found.unexplained:
-            if why := reason(program.label, m):
-                rules[why] = rules.get(why, 0) + 1
-        redundant = ", ".join(f"{count} {rule}" for rule, count in sorted(rules.items()))
-        cells += [found.count, *(found.by(how) for how in order), redundant or "0", len(left(program, found))]
+@dataclass(frozen=True)
+class Part:
+    """What the table says of a program's pairs, or of its sizes and indices.
+
+    Attributes:
+        count: of the mutants.
+        errors: ended by the model.
+        outputs: seen in the outputs.
+        redundant: how many by each rule and reason.
+        left: betrayed by nothing, and nobody has explained them.
+        contrary: betrayed, although a rule or reason says that it changes nothing.
+    """
+
+    count: int
+    errors: int
+    outputs: int
+    redundant: dict[str, int]
+    left: tuple[Mutant, ...]
+    contrary: tuple[tuple[str, Verdict], ...]
+
+
+def part(program: Program, found: Swept) -> Part:
+    of = found.rules()
+    for m in found.unexplained:
+        if why := reason(program.label, m):
+            of[why] = of.get(why, 0) + 1
+    contrary = [("a rule", v) for v in found.contradicted]
+    contrary += [("a reason", v) for v in found.noticed if reason(program.label, v.mutant)]
+    left = tuple(m for m in found.unexplained if not reason(program.label, m))
+    return Part(found.count, found.by("error"), found.by("output"), of, left, tuple(contrary))
+
+
+def parts(program: Program) -> tuple[Part, Part]:
+    """Of a whole sweep."""
+    of_pairs, of_sizes = swept(program, ("pair",), relaxed=True), swept(program, mutate.OPERATORS)
+    return part(program, of_pairs), part(program, of_sizes)
+
+
+class SweepAgainError(Exception):
+    """Only a whole sweep can tell the row."""
+
+
+def parts_now(program: Program, logged: Logged) -> tuple[Part, Part]:
+    """What a whole sweep would find now, from what one found before.
+
+    Raises:
+        SweepAgainError: the text is another one, or rules and reasons do not fit what was found.
+    """
+    if logged.digest != digest(program):
+        raise SweepAgainError("the text has changed")
+    if logged.contrary:
+        raise SweepAgainError("something was betrayed against a rule or reason")
+    text = Text(program)
+    every = text.made.mutants
+    left = [m for m in every if (m.kind, m.line, m.at, "" if m.at >= 0 else m.text) in logged.left]
+    if len(left) != len(logged.left):
+        raise SweepAgainError("what was left is not in the text")
+    tries = [tried(op, sample, text) for op in logged.ops for sample in extra(op) if program in launched_by(op, sample)]
+    found = []
+    for before, kinds in ((logged.pairs, ("pair",)), (logged.sizes, mutate.OPERATORS)):
+        silent = [m for m in every if m.kind in kinds and (m in left or explained(program, m))]
+        known: dict[str, int] = {}
+        for m in silent:
+            if m not in left:
+                known[explained(program, m)] = known.get(explained(program, m), 0) + 1
+        if known != before.redundant:
+            raise SweepAgainError(f"redundant of those that were not left: {known}, before {before.redundant}")
+        now = part(program, sweep_mutants(text.text, silent, tries, kinds, relaxed=kinds == ("pair",)))
+        found.append(
+            replace(now, count=before.count, errors=before.errors + now.errors, outputs=before.outputs + now.outputs)
+        )
+    return found[0], found[1]
+
+
+def row(program: Program, names: Sequence[str], of_pairs: Part, of_sizes: Part) -> str:
+    cells: list[object] = [f"`{program.label}`", f"`{digest(program)}`", ", ".join(f"`{op}`" for op in names)]
+    for of, shown in ((of_pairs, ()), (of_sizes, (of_sizes.errors, of_sizes.outputs))):
+        why = ", ".join(f"{count} {rule}" for rule, count in sorted(of.redundant.items()))
+        cells += [of.count, *shown, why or "0", len(of.left)]
     return f"| {' | '.join(map(str, cells))} |"
 
 
@@ -165,23 +250,30 @@ def write(known: dict[tuple[str, str], str]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    known, writes = rows(), "--write" in arguments
+    writes, logs = "--write" in arguments, [Path(a[7:]) for a in arguments if a.startswith("--left=")]
     named = [a for a in arguments if not a.startswith("--")]
+    logged = {label: found for log in logs for label, found in read(log.read_text(encoding="utf-8")).items()}
     for program in programs():
-        if named and program.label not in named or not program.current():
+        if named and program.label not in named or logs and program.label not in logged or not program.current():
             continue
-        key = program.label, digest(program)
-        if (writes and not named and key in known) or not launching(program):
+        names = logged[program.label].ops if logs else launching(program)
+        if (writes and not logs and not named and (program.label, digest(program)) in rows()) or not names:
             continue
-        pairs, sizes = swept(program, ("pair",), relaxed=True), swept(program, mutate.OPERATORS)
-        known[key] = row(program, pairs, sizes)
-        print(known[key], flush=True)
-        for m in (*left(program, pairs), *left(program, sizes)):
-            print(f"  left: {m.kind} line {m.line} at {m.at}: {place(program, m)}", flush=True)
-        for v in (*pairs.contradicted, *sizes.contradicted):
-            print(f"  against a rule: {v.mutant.kind} line {v.mutant.line}: {v.message}", flush=True)
+        try:
+            found = parts_now(program, logged[program.label]) if logs else parts(program)
+        except SweepAgainError as error:
+            print(f"# {program.label} has to be swept again: {error}", flush=True)
+            continue
+        line = row(program, names, *found)
+        print(line, flush=True)
+        for of in found:
+            for m in of.left:
+                print(f"  left: {m.kind} line {m.line} at {m.at}: {place(program, m)}", flush=True)
+            for what, v in of.contrary:
+                where = f"{v.mutant.kind} line {v.mutant.line} at {v.mutant.at}"
+                print(f"  against {what}: {where}: {v.message}", flush=True)
         if writes:
-            write(known)
+            write({**rows(), (program.label, digest(program)): line})
 
 
 def place(program: Program, mutant: Mutant) -> str:
