@@ -31,7 +31,7 @@ from .operators import OPERATORS as OPERATORS
 
 _MOST_SITES = 8192  # kSites of include/ascsim/runtime.h
 _SYNC = re.compile(
-    r"^[ \t]*(asc_sync_(?:notify|wait)\((PIPE_\w+), (PIPE_\w+), .*\)"
+    r"^[ \t]*(?:(?:if|for) \([^{}\n]*\) )?(asc_sync_(?:notify|wait)\((PIPE_\w+), (PIPE_\w+), .*\)"
     r"|asc_sync_(intra|inter)_(?:arrive|wait)\(PIPE_\w+, .*\)"
     r"|asc_(?:un)?lock\(.*\)"
     r"|asc_sync_pipe\(\w+\)"
@@ -51,6 +51,7 @@ class Mutant:
         line: of the first place, in the kernel's text.
         text: what stands there.
         at: offset of the place in the kernel's text; -1 where a mutant has several.
+        column: offset of the place in `text`; -1 likewise.
     """
 
     kind: str
@@ -59,6 +60,7 @@ class Mutant:
     line: int
     text: str
     at: int = -1
+    column: int = -1
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class _Edits:
         site, (start, end) = self.site(), span
         self.wrap(start, end, f"ascsim::mutant({site}, {kind}(", "))")
         at = start if at < 0 else at
-        return Mutant(operator, (site,), delta, self.line(at), self.shown(at), at)
+        return Mutant(operator, (site,), delta, *self.where(at))
 
     def line(self, at: int) -> int:
         return self.text.count("\n", 0, at) + 1
@@ -98,6 +100,11 @@ class _Edits:
     def shown(self, at: int) -> str:
         start = self.text.rfind("\n", 0, at) + 1
         return self.text[start : self.text.find("\n", at)].strip()
+
+    def where(self, at: int) -> tuple[int, str, int, int]:
+        """Line, what stands there, offset in the text, offset in that."""
+        before = self.text[self.text.rfind("\n", 0, at) + 1 : at]
+        return self.line(at), self.shown(at), at, len(before.lstrip())
 
     def result(self) -> str:
         # At one place: first the end of what is replaced, then what closes, inner before outer, then what opens, outer
@@ -182,7 +189,7 @@ def _clamps(code: str, edits: _Edits) -> list[Mutant]:
         site = edits.site()
         edits.inserted.append((m.start(), 1, f"ascsim::unclamped({site}, {_DROP_OPEN}"))
         edits.inserted.append((m.end(), 0, _DROP_CLOSE))
-        found.append(Mutant("clamp", (site,), 0, edits.line(m.start()), edits.shown(m.start()), m.start()))
+        found.append(Mutant("clamp", (site,), 0, *edits.where(m.start())))
     return found
 
 
@@ -204,8 +211,7 @@ def _events(code: str, edits: _Edits) -> list[Mutant]:
 
 def _fills(code: str, edits: _Edits) -> list[Mutant]:
     found = []
-    for m in FILL.finditer(code):
-        opening = code.index("{", source.arguments(code, m.end() - 1)[2][0])
+    for opening in dict.fromkeys(source.fill_list(code, m.end() - 1) for m in FILL.finditer(code)):
         for (_, delta), (start, end) in zip(FILLED, source.arguments(code, opening)):
             start = code.find("=", start, end) + 1 or start  # behind a field's name
             found.append(edits.changed("fill", (start, end), delta, at=start, kind="uint64_t"))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from . import source
 from .mutate import Mutant
+from .operators import FILL
 
 # Of copies and the like, the argument that counts bursts (rows, steps), and those that say where the second one lies.
 _STRIDES: dict[str, tuple[int, tuple[int, ...]]] = {
@@ -86,8 +87,7 @@ def _around(mutant: Mutant, code: str) -> tuple[str, list[tuple[int, int]]]:
     if mutant.at < 0:
         return "", []
     start = max(code.rfind(x, 0, mutant.at) for x in ";{}") + 1
-    statement = max(code.rfind(x, 0, start - 1) for x in ";{}") + 1 if code[start - 1] == "{" else start  # a list
-    for call in _CALL.finditer(code, statement):
+    for call in _CALL.finditer(code, start):
         if call.start() > mutant.at:
             break
         if call.end() - 1 <= mutant.at < source.closing(code, call.end() - 1):
@@ -104,13 +104,12 @@ def _of_one_burst(mutant: Mutant, code: str) -> bool:
     name, spans = _around(mutant, code)
 
     def inside(argument: int) -> bool:
-        return argument < len(spans) and spans[argument][0] <= mutant.at < spans[argument][1]
+        return argument < len(spans) and _inside(spans[argument], mutant)
 
     if name == "asc_set_gm2l1_nz_para" and inside(1):
         return all(_is(code, copy, 4, "1") for copy in _copies_after(mutant, code))
-    if name == "asc_fill_l1":
-        fields = source.arguments(code, spans[2][0])
-        return fields[2][0] <= mutant.at < fields[2][1] and bool(re.fullmatch(r".*\b1\)?", code[slice(*fields[0])]))
+    for _, fields in _fills_of(mutant, code):
+        return _inside(fields[2], mutant) and bool(re.fullmatch(r".*\b1\)?", code[slice(*fields[0])]))
     if name not in _STRIDES or not _is(code, spans, _STRIDES[name][0], "1"):
         return False
     return any(inside(argument) for argument in _STRIDES[name][1])
@@ -180,15 +179,24 @@ def _strided_by_threads(mutant: Mutant, code: str) -> bool:
 
 def _below_what_is_stored(mutant: Mutant, code: str) -> bool:
     """Whether a fill of L1 begins at the row at which the copies out of L0C end, and the place is its extent."""
-    name, spans = _around(mutant, code)
-    if name != "asc_fill_l1" or mutant.delta >= 0:
-        return False
-    repeats = source.arguments(code, spans[2][0])[0]
-    if not repeats[0] <= mutant.at < repeats[1]:
-        return False
-    start = _plain(code, spans[0])
     stored = [source.arguments(code, call.end() - 1) for call in re.finditer(r"\basc_copy_l0c2gm\s*\(", code)]
-    return any(stored and all(f"({_plain(code, copy[i])}*" in start for copy in stored) for i in (2, 3))
+    for spans, fields in _fills_of(mutant, code):
+        start = _plain(code, spans[0])
+        ends = any(stored and all(f"({_plain(code, copy[i])}*" in start for copy in stored) for i in (2, 3))
+        return ends and mutant.delta < 0 and _inside(fields[0], mutant)
+    return False
+
+
+def _fills_of(mutant: Mutant, code: str) -> Iterator[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
+    """Arguments of the calls of asc_fill_l1 in whose list the place stands, and the list's fields."""
+    for call in FILL.finditer(code):
+        opening = source.fill_list(code, call.end() - 1)
+        if opening < mutant.at < source.closing(code, opening):
+            yield source.arguments(code, call.end() - 1), source.arguments(code, opening)
+
+
+def _inside(span: tuple[int, int], mutant: Mutant) -> bool:
+    return span[0] <= mutant.at < span[1]
 
 
 def _plain(code: str, span: tuple[int, int]) -> str:

@@ -149,6 +149,21 @@ def arguments(code: str, bracket: int) -> list[tuple[int, int]]:
     return [span for span in spans if span[0] < span[1]]
 
 
+def fill_list(code: str, bracket: int) -> int:
+    """The bracket of the list that a call of asc_fill_l1 is given, there or by the name of a list before it.
+
+    Raises:
+        SourceError: there is none.
+    """
+    start, end = arguments(code, bracket)[2]
+    at = code.find("{", start, end)
+    if at < 0:
+        at = max((m.end() - 1 for m in re.finditer(rf"\b{code[start:end]} = \{{", code[:bracket])), default=-1)
+    if at < 0:
+        raise SourceError(f"no list {code[start:end]!r} before line {code.count(chr(10), 0, bracket) + 1}")
+    return at
+
+
 def defer_simd(text: str, names: Set[str]) -> str:
     """Calls `f(...)` and `f<...>(...)` of SIMD functions, from elsewhere than SIMD functions, put on pipe V."""
     if not names:

@@ -53,3 +53,33 @@ def test_a_parameter_of_the_name_block_idx_is_declared_as_it_was() -> None:
     places = [m.at for m in made.mutants if m.kind == "block"]
     assert places == [vector.index("block_idx), b"), vector.index("block_idx);")]
     assert "(int32_t block_idx)" in made.text
+
+
+def test_a_list_of_a_fill_is_found_by_its_name_and_changed_once() -> None:
+    kernel = KERNEL.replace(
+        "{\n",
+        """{
+  const asc_fill_value_config xs = {1, uint64_t(n) * 16, 2}, ws = {2, 3, 4};
+  asc_fill_l1(b, 0u, ws);
+  asc_fill_l1(b + 64, 0u, ws);
+  asc_fill_l1(b, 0u, {5, 6, 7});
+""",
+        1,
+    )
+    made = mutate.schemata(kernel)
+    places = [m.at for m in made.mutants if m.kind == "fill"]
+    assert places == [kernel.index(x) for x in ("2, 3", "3, 4", "4}", "5, 6", "6, 7", "7}")]
+    assert "xs = {1, uint64_t(n) * 16, 2}" in made.text
+
+
+def test_a_synchronisation_under_a_condition_in_its_line_is_one_like_any_other() -> None:
+    wait = "    asc_sync_wait(PIPE_MTE2"
+    kernel = KERNEL.replace(wait, "    if (f(w) == 0) asc_sync_wait(PIPE_MTE2")
+    made = mutate.schemata(kernel)
+    assert [m.kind for m in made.mutants].count("line") == 2
+    assert "if (f(w) == 0) if (ascsim::keep(1)) asc_sync_wait(" in made.text
+
+
+def test_the_column_of_a_mutant_is_its_place_in_the_line() -> None:
+    for m in mutate.schemata(KERNEL).mutants:
+        assert m.column < 0 if m.at < 0 else KERNEL[m.at :].startswith(m.text[m.column :])

@@ -73,8 +73,12 @@ def test_what_says_where_a_second_row_or_run_lies_is_redundant_for_one() -> None
         of = kernel.replace("ROWS", rows)
         assert places(of, "pitch", "1, 8") == [want] and places(of, "pitch", "8, 0") == [""]
         assert places(of, "stride", "64, l2") == [want]
-        fills = [redundant.rule(m, of) for m in mutate.schemata(of).mutants if m.kind == "fill"]
-        assert fills == ["", "", want]
+        named = of.replace("asc_fill_l1(b, 0u, {", "const asc_fill_value_config w = {").replace(
+            "3});", "3};\n  asc_fill_l1(b, 0u, w);"
+        )
+        for text in (of, named):
+            fills = [redundant.rule(m, text) for m in mutate.schemata(text).mutants if m.kind == "fill"]
+            assert fills == ["", "", want]
 
 
 def test_the_core_of_a_copy_to_both_is_redundant() -> None:
