@@ -213,6 +213,8 @@ def parts_now(program: Program, logged: Logged) -> tuple[Part, Part]:
     tries = [tried(op, sample, text) for op in logged.ops for sample in extra(op) if program in launched_by(op, sample)]
     found = []
     for before, kinds in ((logged.pairs, ("pair",)), (logged.sizes, mutate.OPERATORS)):
+        if sum(m.kind in kinds for m in every) != before.count:
+            raise SweepAgainError("there are other mutants now")
         silent = [m for m in every if m.kind in kinds and (m in left or explained(program, m))]
         known: dict[str, int] = {}
         for m in silent:

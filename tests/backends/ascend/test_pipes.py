@@ -39,6 +39,7 @@ FAULTS = {
     12: "asc_sync_notify: id 8 is outside 0 to 7",
     14: "integer division by zero",
     16: r"pipe S: read of 4 bytes outside every memory and argument \(0 bytes behind the 192 of argument x",
+    18: "undefined behaviour, a division by the constant zero or the like",
 }
 
 

@@ -25,12 +25,12 @@ thread_local void* fault_address = nullptr;
 
 void on_fault(int number, siginfo_t* info, void*) {
   fault_address = info->si_addr;
-  if (escape) siglongjmp(*escape, number == SIGFPE ? 3 : 1);
+  if (escape) siglongjmp(*escape, number == SIGFPE ? 3 : number == SIGILL ? 4 : 1);
   _exit(139);
 }
 
 struct Handlers {  // for the time of a launch
-  struct sigaction old_segv, old_fpe, old_bus;
+  struct sigaction old_segv, old_fpe, old_bus, old_ill;
   Handlers() {
     struct sigaction a{};
     a.sa_sigaction = on_fault;
@@ -38,11 +38,13 @@ struct Handlers {  // for the time of a launch
     sigaction(SIGSEGV, &a, &old_segv);
     sigaction(SIGFPE, &a, &old_fpe);
     sigaction(SIGBUS, &a, &old_bus);
+    sigaction(SIGILL, &a, &old_ill);
   }
   ~Handlers() {
     sigaction(SIGSEGV, &old_segv, nullptr);
     sigaction(SIGFPE, &old_fpe, nullptr);
     sigaction(SIGBUS, &old_bus, nullptr);
+    sigaction(SIGILL, &old_ill, nullptr);
   }
 };
 
@@ -95,6 +97,8 @@ std::string run_core(Core* c, Entry entry, void* const* arguments) {
   const int why = sigsetjmp(out, 1);
   if (why == 2) return escape_text;
   if (why == 3) return c->where() + ": integer division by zero";
+  // Where the compiler sees that a path divides by zero or reads through a null pointer, it puts a trap.
+  if (why == 4) return c->where() + ": undefined behaviour, a division by the constant zero or the like";
   if (why == 1) return c->where() + ": access outside every memory (" + c->group->arena->describe(fault_address) + ")";
   try {
     entry(arguments);
