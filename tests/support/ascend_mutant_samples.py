@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import ascend_mutant_samples_b
 from deepinfer.ops.spec import Sample
 
-EXTRA: dict[str, Callable[[], list[Sample]]] = {}
+EXTRA: dict[str, Callable[[], list[Sample]]] = {**ascend_mutant_samples_b.EXTRA}

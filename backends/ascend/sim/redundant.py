@@ -21,6 +21,8 @@ _CALL = re.compile(r"\b(asc_\w+)\s*\(")
 _LEADER = re.compile(r"\(int32_t\)threadIdx\.x\) % (\d+)\) == 0\)")
 _WITHIN = re.compile(r"\(int32_t\)threadIdx\.x\) >> (\d+)\)")
 _GROUP = re.compile(r"max\((?:\(int64_t\))?1, $")
+_SET = re.compile(r"\s*(?:\w+ )?(\w+) = (?!=)")
+_DOES_MORE = re.compile(r"\[|__|\b(?!min\b|max\b)\w+\(")  # than to compute: reads of memory, calls
 _QUOTIENT = re.compile(r"/ max\((?:\(int64_t\))?1, $")
 _REDUCED = re.compile(r"AscendAllReduce<[^;()]*>::run\([^;]*, \(&\(\(\(__ubuf__ \w+\*\)\w+\)\[$")
 _REDUCED_THEN_LEADER = re.compile(
@@ -55,6 +57,8 @@ def rule(mutant: Mutant, text: str) -> str:
       within a warp order no memory.)
     * "sign of a remainder": of `(a % b) >> 31`, which corrects the quotient of a negative a, only the sign is used; in
       the number of rounds of a core, a = rows + cores - core - 1 stays at least 0 with the next core's number.
+    * "never read": the place is in what a name is set to that the text has nowhere but on the left of such a line; of
+      memory, nothing is read there.
     * "all-core barrier": the program waits for all cores between the same two pipes.
     """
     code = source.without_comments(text)
@@ -68,6 +72,8 @@ def rule(mutant: Mutant, text: str) -> str:
         return "group leader"
     if mutant.kind == "block" and _of_a_sign(mutant, code):
         return "sign of a remainder"
+    if _never_read(mutant, code):
+        return "never read"
     if mutant.kind == "subscript" and _REDUCED.search(code[code.rfind("\n", 0, mutant.at) + 1 : mutant.at]):
         return "scratch"
     if mutant.kind == "fill" and _below_what_is_stored(mutant, code):
@@ -157,6 +163,18 @@ def _of_a_sign(mutant: Mutant, code: str) -> bool:
         if inner > mutant.at and re.fullmatch(r" % \w+", code[inner + 1 : outer]):
             return code.startswith(" >> 31)", outer + 1)
     return False
+
+
+def _never_read(mutant: Mutant, code: str) -> bool:
+    """Whether the place is on the right of `name = ...;`, and the name stands nowhere else but on the left of such."""
+    if mutant.at < 0:
+        return False
+    start = max(code.rfind(x, 0, mutant.at) for x in ";{}") + 1
+    found = _SET.match(code, start)
+    if not found or mutant.at < found.end() or _DOES_MORE.search(code[start : code.find(";", start)]):
+        return False
+    name = found[1]
+    return len(re.findall(rf"\b{name}\b", code)) == len(re.findall(rf"[;{{}}]\s*(?:\w+ )?{name} = ", code))
 
 
 def _after_reductions_of_a_warp(code: str) -> bool:

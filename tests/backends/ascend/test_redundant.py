@@ -141,7 +141,7 @@ def test_a_barrier_after_a_reduction_of_a_warp_is_redundant_for_one_thread_of_it
 
 def test_of_a_remainder_that_corrects_a_quotient_only_the_sign_counts() -> None:
     a = "(((m + cores) - ((int32_t)block_idx)) - 1)"
-    rounds = f"int32_t r = (({a} / cores) + (({a} % cores) >> 31)); int32_t s = (({a} % cores) + 31);"
+    rounds = f"int32_t r = (({a} / cores) + (({a} % cores) >> 31)); int32_t s = (({a} % cores) + 31); f(r, s);"
     kernel = COPY.replace("{\n", "{\n" + rounds, 1)
     found = [redundant.rule(m, kernel) for m in mutate.schemata(kernel).mutants if m.kind == "block"]
     assert found == ["", "sign of a remainder", ""]
@@ -149,3 +149,16 @@ def test_of_a_remainder_that_corrects_a_quotient_only_the_sign_counts() -> None:
         for cores in range(1, min(rows, 6) + 1):
             for core in range(cores):
                 assert rows + cores - (core + 1) - 1 >= 0
+
+
+def test_what_is_set_to_a_name_that_nothing_reads_is_redundant() -> None:
+    b = "((int32_t)block_idx)"
+    body = f"int32_t p = 0;\n  if (n) {{\n    p = (min({b}, 3) + n);\n  }}\n  int64_t q = {b};\n  q = (q + {b});\n"
+    kernel = COPY.replace("{\n", "{\n  " + body + f"  int32_t r = x[{b}];\n  int32_t s = f({b});\n", 1)
+
+    def found(text: str) -> list[str]:
+        return [redundant.rule(m, text) for m in mutate.schemata(text).mutants if m.kind in ("block", "clamp")][:5]
+
+    assert found(kernel) == ["never read", "", "", "", ""] and places(kernel, "clamp", "min(((") == ["never read"]
+    for more in ("  y[p] = 1;\n", "  y = p;\n", "  p += 1;\n", "  f(p);\n"):
+        assert set(found(kernel.replace("  int32_t r", more + "  int32_t r"))) == {""}

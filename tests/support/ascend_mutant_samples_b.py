@@ -1,0 +1,60 @@
+"""Samples for mutants: rows, linear layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from deepinfer.ops.spec import SPECS, Sample
+
+CPU = torch.device("cpu")
+
+
+def _rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def _bf16(rng: np.random.Generator, *shape: int) -> torch.Tensor:
+    return torch.from_numpy(rng.standard_normal(shape).astype(np.float32)).bfloat16()
+
+
+def _bytes(rng: np.random.Generator, low: int, high: int, *shape: int) -> torch.Tensor:
+    return torch.from_numpy(rng.integers(low, high, shape, dtype=np.uint8))
+
+
+def _i32(values: object) -> torch.Tensor:
+    return torch.tensor(np.asarray(values), dtype=torch.int32)
+
+
+def mask_rows() -> list[Sample]:
+    """A row of three pieces of 8,192 tokens that ends with a whole word."""
+    rng, width = _rng(), 2 * 8192 + 288
+    logits = torch.from_numpy(rng.standard_normal((2, width)).astype(np.float32))
+    words = torch.from_numpy(rng.integers(-(2**31), 2**31, (3, width // 32)).astype(np.int32))
+    return [Sample("pieces", (logits, words, _i32([0, -1, 1]), _i32([0, 0, 0]), _i32([0, 1, 2])))]
+
+
+def linear_bf16() -> list[Sample]:
+    """More tiles than cores, with tails of rows, outputs and channels behind whole tiles."""
+    rng = _rng()
+    x, weight = _bf16(rng, 300, 300), SPECS["linear_bf16"].prepare(_bf16(rng, 200, 300))
+    return [Sample("tiles and tails", (x, weight, fp32)) for fp32 in (False, True)]
+
+
+def linear_fp8() -> list[Sample]:
+    """As `linear_bf16`, for each of the programs: 256 or 64 channels at once, or an odd number of groups."""
+    rng, found = _rng(), []
+    for channels in (512, 192, 416):
+        xq, codes = (_bytes(rng, 0, 0x7F, rows, channels).view(torch.float8_e4m3fn) for rows in (300, 200))
+        xs, scale = _bytes(rng, 118, 132, 300, channels // 32), _bytes(rng, 118, 132, 7, channels // 32)
+        found.append(Sample(f"{channels} channels", (xq, xs, SPECS["linear_fp8"].prepare(codes, scale))))
+    return found
+
+
+EXTRA: dict[str, Callable[[], list[Sample]]] = {
+    "linear_bf16": linear_bf16,
+    "linear_fp8": linear_fp8,
+    "mask_rows": mask_rows,
+}
