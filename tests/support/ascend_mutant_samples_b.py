@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from deepinfer.ops.spec import SPECS, Sample
-
-CPU = torch.device("cpu")
+from deepinfer.conformance.calls import REFERENCE
+from deepinfer.hal.registry import REGISTRY
+from deepinfer.ops.spec import SPECS, Sample, WeightHandle
 
 
 def _rng() -> np.random.Generator:
@@ -28,6 +28,12 @@ def _i32(values: object) -> torch.Tensor:
     return torch.tensor(np.asarray(values), dtype=torch.int32)
 
 
+def _prepared(op: str, *weight: torch.Tensor) -> WeightHandle:
+    """A weight as the contract packs it, as in the op's own samples."""
+    with REGISTRY.using(REFERENCE):
+        return SPECS[op].prepare(*weight)
+
+
 def mask_rows() -> list[Sample]:
     """A row of three pieces of 8,192 tokens that ends with a whole word."""
     rng, width = _rng(), 2 * 8192 + 288
@@ -39,7 +45,7 @@ def mask_rows() -> list[Sample]:
 def linear_bf16() -> list[Sample]:
     """More tiles than cores, with tails of rows, outputs and channels behind whole tiles."""
     rng = _rng()
-    x, weight = _bf16(rng, 300, 300), SPECS["linear_bf16"].prepare(_bf16(rng, 200, 300))
+    x, weight = _bf16(rng, 300, 300), _prepared("linear_bf16", _bf16(rng, 200, 300))
     return [Sample("tiles and tails", (x, weight, fp32)) for fp32 in (False, True)]
 
 
@@ -49,7 +55,7 @@ def linear_fp8() -> list[Sample]:
     for channels in (512, 192, 416):
         xq, codes = (_bytes(rng, 0, 0x7F, rows, channels).view(torch.float8_e4m3fn) for rows in (300, 200))
         xs, scale = _bytes(rng, 118, 132, 300, channels // 32), _bytes(rng, 118, 132, 7, channels // 32)
-        found.append(Sample(f"{channels} channels", (xq, xs, SPECS["linear_fp8"].prepare(codes, scale))))
+        found.append(Sample(f"{channels} channels", (xq, xs, _prepared("linear_fp8", codes, scale))))
     return found
 
 

@@ -198,8 +198,14 @@ def _loops(code: str, edits: _Edits) -> list[Mutant]:
     for m in LOOP.finditer(code):
         end = code.index(";", m.end())
         step = STEP.match(code, end)
-        found.append(edits.changed("loop", (m.end(), end), -int(step[1]) if step else -1, at=m.start()))
+        found.append(edits.changed("loop", (m.end(), end), -_number(code, step[1]) if step else -1, at=m.start()))
     return found
+
+
+def _number(code: str, name: str) -> int:
+    """A number, or the constant of that name; 1 for what is known at run time only."""
+    constant = re.search(rf"\bconstexpr \w+ [^;]*?\b{name} = (\d+)[,;]", code)
+    return int(name) if name.isdecimal() else int(constant[1]) if constant else 1
 
 
 def _events(code: str, edits: _Edits) -> list[Mutant]:

@@ -100,7 +100,7 @@ EXPRESSIONS = (
 # a subscript, and an address that is read or written through.
 MIN = re.compile(r"(?<![\w:])min\(")
 LOOP = re.compile(r"\bfor \(u?int(?:32|64)_t (\w+) = [^;]*; \1 < ")
-STEP = re.compile(r";\s*\w+ \+= (\d+)\)")
+STEP = re.compile(r";\s*\w+ \+= (\w+)[,)]")
 EVENT = re.compile(r"static_cast<event_t>\(")
 FILL = re.compile(r"\basc_fill_l1\(")
 FILLED = (("repeats", -1), ("blocks", -1), ("gap", 1))

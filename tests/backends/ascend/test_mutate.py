@@ -83,3 +83,9 @@ def test_a_synchronisation_under_a_condition_in_its_line_is_one_like_any_other()
 def test_the_column_of_a_mutant_is_its_place_in_the_line() -> None:
     for m in mutate.schemata(KERNEL).mutants:
         assert m.column < 0 if m.at < 0 else KERNEL[m.at :].startswith(m.text[m.column :])
+
+
+def test_a_loop_loses_its_last_round_by_what_its_step_is() -> None:
+    for step, delta in (("w += 64", -64), ("w += B, ++n", -32), ("w += n", -1), ("w += NONE", -1), ("++w", -1)):
+        kernel = "constexpr int32_t A = 16, B = 32;\n" + KERNEL.replace("++w", step)
+        assert [m.delta for m in mutate.schemata(kernel).mutants if m.kind == "loop"] == [delta]
