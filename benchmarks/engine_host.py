@@ -31,7 +31,7 @@ from deepinfer.runtime.ahead import Behind, Fetch, LaunchesSteps, Layout, Report
 from deepinfer.runtime.engine import EngineConfig, LLMEngine
 from deepinfer.runtime.execute import Work
 from deepinfer.runtime.params import SamplingParams
-from deepinfer.runtime.planner import Limits
+from deepinfer.runtime.plan import Limits
 from deepinfer.runtime.sampler import Sampler
 
 BAR = 30.0

@@ -28,7 +28,7 @@ from deepinfer.runtime.engine_thread import Stream
 from deepinfer.runtime.metrics import EngineMetrics
 from deepinfer.runtime.observe import Observer
 from deepinfer.runtime.params import SamplingParams
-from deepinfer.runtime.planner import Limits
+from deepinfer.runtime.plan import Limits
 from deepinfer.runtime.simulate import SimulatedExecutor
 from deepinfer.runtime.step_log import StepLog
 from deepinfer.runtime.timeline import Timeline

@@ -17,7 +17,7 @@ from deepinfer.runtime.engine import EngineConfig, LLMEngine
 from deepinfer.runtime.graphs import GraphSettings, Where
 from deepinfer.runtime.loader import build_executor
 from deepinfer.runtime.params import SamplingParams
-from deepinfer.runtime.planner import Limits
+from deepinfer.runtime.plan import Limits
 from deepinfer.runtime.prefix import PrefixSettings
 from deepinfer.runtime.sampler import SamplerConfig
 

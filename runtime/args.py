@@ -9,7 +9,7 @@ from ..hal.errors import InvalidArgumentError, NotSupportedError, short
 from ..model.truncation import MODES
 from .checks import INT32_MAX, check_bool, check_choice, check_float, check_int
 from .params import SEED_MAX
-from .planner import Limits, pages_for
+from .plan import Limits, pages_for
 
 PAGE_TOKENS = 128
 DEFAULT_MAX_MODEL_LEN = 4096

@@ -8,7 +8,7 @@ from ..model.truncation import EXACT, Truncation
 from .flops import FlopModel
 from .images import ImageReader
 from .offload import HostSettings
-from .planner import Limits
+from .plan import Limits
 from .prefix import PrefixSettings
 
 

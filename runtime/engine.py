@@ -33,7 +33,8 @@ from .moves import MoveList
 from .observe import Observers
 from .outputs import FinishReason, RequestOutput
 from .params import SamplingParams
-from .planner import Held, StepPlan, plan_step
+from .plan import Held, StepPlan
+from .planner import plan_step
 from .pool import PoolError
 from .progress import EngineStats
 from .queues import Queues

@@ -35,7 +35,7 @@ from .graphs import DecodeGraphs, GraphSettings, Where
 from .image_workers import WorkerSettings
 from .images import ImageReader
 from .offload import HostMemory, HostSettings, divide
-from .planner import Limits, pages_for
+from .plan import Limits, pages_for
 from .prefix import PrefixSettings
 from .sampler import Sampler, SamplerConfig
 from .truncation import INVARIANT, resolve_truncation

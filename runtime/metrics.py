@@ -20,7 +20,7 @@ from .outputs import FinishReason, RequestOutput
 if TYPE_CHECKING:
     from .engine import LLMEngine
     from .execute import Work
-    from .planner import StepPlan
+    from .plan import StepPlan
     from .queues import Queues
     from .request import Request
 

@@ -14,7 +14,7 @@ from .outputs import RequestOutput
 
 if TYPE_CHECKING:
     from .execute import Work
-    from .planner import StepPlan
+    from .plan import StepPlan
     from .queues import Queues
     from .request import Request
 

@@ -13,7 +13,7 @@ from .forks import Anchor, Forks
 from .image_workers import EncodedImage, ImageWorkers
 from .moves import Moves
 from .offload import HostSettings, HostStore
-from .planner import RequestView, Snapshot, pages_for, pages_to_begin
+from .plan import RequestView, Snapshot, pages_for, pages_to_begin
 from .pool import Pool, PoolError
 from .prefix import PrefixCache, PrefixSettings
 from .request import Request

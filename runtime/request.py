@@ -11,7 +11,7 @@ import numpy as np
 from .images import PromptImage
 from .outputs import FinishReason
 from .params import SamplingParams
-from .planner import RequestView
+from .plan import RequestView
 from .pool import Lease, Pool
 from .prefix import Chain, Match
 from .stop import StopStrings

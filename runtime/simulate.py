@@ -14,7 +14,7 @@ import numpy as np
 
 from .execute import Drawn, Result, Work, wants_drafts
 from .moves import Pairs
-from .planner import pages_for
+from .plan import pages_for
 from .pool import PoolError
 from .request import Proposal, Request
 

@@ -25,7 +25,7 @@ from .outputs import FinishReason, RequestOutput
 if TYPE_CHECKING:
     from .config import EngineConfig
     from .execute import Work
-    from .planner import StepPlan
+    from .plan import StepPlan
     from .queues import Queues
 
 log = logging.getLogger(__name__)

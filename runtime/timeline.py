@@ -26,7 +26,7 @@ from .outputs import RequestOutput
 if TYPE_CHECKING:
     from .engine import LLMEngine
     from .execute import Work
-    from .planner import StepPlan
+    from .plan import StepPlan
     from .queues import Queues
 
 REQUESTS, STEPS, EVENTS = 1000, 20_000, 2000

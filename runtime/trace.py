@@ -21,7 +21,8 @@ from typing import Any, TextIO
 from ..hal.errors import DeepInferError, InvalidArgumentError
 from .cost import Cost
 from .offload import HostRoom
-from .planner import Held, Limits, PlanItem, RequestView, Snapshot, StepPlan, is_decoding, plan_step
+from .plan import Held, Limits, PlanItem, RequestView, Snapshot, StepPlan, is_decoding
+from .planner import plan_step
 
 log = logging.getLogger(__name__)
 

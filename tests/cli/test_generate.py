@@ -26,7 +26,7 @@ from deepinfer.runtime.execute import Work
 from deepinfer.runtime.images import FittedImages
 from deepinfer.runtime.llm import LLM
 from deepinfer.runtime.outputs import RequestOutput
-from deepinfer.runtime.planner import Limits
+from deepinfer.runtime.plan import Limits
 from deepinfer.runtime.simulate import SimulatedExecutor
 
 TEXT = "caf\u00e9 \u4e2d\u6587, and on it goes."

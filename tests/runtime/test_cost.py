@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from deepinfer.runtime.cost import EVERY, LEAST, Cost, CostFit, non_negative_least_squares, span, step_features
 from deepinfer.runtime.execute import Result, Work
 from deepinfer.runtime.params import SamplingParams
-from deepinfer.runtime.planner import Limits, PlanItem, RequestView, Snapshot, plan_step
+from deepinfer.runtime.plan import Limits, PlanItem, RequestView, Snapshot
+from deepinfer.runtime.planner import plan_step
 from deepinfer.runtime.simulate import SimulatedExecutor
 from engines import FREE, VOCAB, alone, bits, build_engine, drain
 

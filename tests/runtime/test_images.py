@@ -22,7 +22,7 @@ from deepinfer.runtime.llm import LLM
 from deepinfer.runtime.loader import build_executor
 from deepinfer.runtime.outputs import InvalidRequestsError
 from deepinfer.runtime.params import SamplingParams
-from deepinfer.runtime.planner import Limits
+from deepinfer.runtime.plan import Limits
 from deepinfer.runtime.sampler import SamplerConfig
 from engines import build_engine, drain, tokens
 

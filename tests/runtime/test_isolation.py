@@ -19,7 +19,8 @@ from deepinfer.runtime import engine as engine_module
 from deepinfer.runtime.engine import LLMEngine
 from deepinfer.runtime.execute import ModelExecutor, Work
 from deepinfer.runtime.params import SamplingParams
-from deepinfer.runtime.planner import Limits, Snapshot, StepPlan, plan_step
+from deepinfer.runtime.plan import Limits, Snapshot, StepPlan
+from deepinfer.runtime.planner import plan_step
 from engines import FREE, Faulty, alone, bits, build_engine, drain, tokens
 
 PARAMS = {"max_tokens": 6, "prompt_logprobs": True, **FREE}

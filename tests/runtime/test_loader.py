@@ -28,7 +28,7 @@ from deepinfer.runtime.drafting import Speculation
 from deepinfer.runtime.engine import LLMEngine
 from deepinfer.runtime.llm import LLM
 from deepinfer.runtime.params import SamplingParams
-from deepinfer.runtime.planner import Limits
+from deepinfer.runtime.plan import Limits
 
 
 @pytest.fixture

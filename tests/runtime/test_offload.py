@@ -17,7 +17,8 @@ from deepinfer.hal.stream import InlineStreams
 from deepinfer.runtime.cost import Cost
 from deepinfer.runtime.offload import HostMemory, HostRoom, HostSettings, divide
 from deepinfer.runtime.params import SamplingParams
-from deepinfer.runtime.planner import Limits, RequestView, Snapshot, StepPlan, plan_step
+from deepinfer.runtime.plan import Limits, RequestView, Snapshot, StepPlan
+from deepinfer.runtime.planner import plan_step
 from deepinfer.runtime.prefix import PrefixSettings
 from delayed import Delayed, poison_freed
 from engines import FREE, alone, bits, build_engine, drain

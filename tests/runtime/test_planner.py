@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepinfer.runtime.planner import Limits, PlanItem, RequestView, Snapshot, pages_for, plan_step
+from deepinfer.runtime.plan import Limits, PlanItem, RequestView, Snapshot, pages_for
+from deepinfer.runtime.planner import plan_step
 
 LIMITS = Limits(max_tokens=8, max_requests=4, page_tokens=4)
 

@@ -16,7 +16,7 @@ from deepinfer.runtime.engine import EngineConfig, LLMEngine
 from deepinfer.runtime.execute import ModelExecutor
 from deepinfer.runtime.llm import LLM
 from deepinfer.runtime.params import SamplingParams
-from deepinfer.runtime.planner import Limits
+from deepinfer.runtime.plan import Limits
 from deepinfer.runtime.sampler import Sampler, SamplerConfig
 
 LONGEST = 512

@@ -9,7 +9,7 @@ from typing import Any
 from deepinfer.runtime.engine import EngineConfig, LLMEngine
 from deepinfer.runtime.execute import Result, Work
 from deepinfer.runtime.params import SamplingParams
-from deepinfer.runtime.planner import Limits
+from deepinfer.runtime.plan import Limits
 from deepinfer.runtime.simulate import SimulatedExecutor
 
 VOCAB = 97

@@ -9,7 +9,7 @@ from deepinfer.runtime.drafting import Speculation
 from deepinfer.runtime.engine import EngineConfig, LLMEngine
 from deepinfer.runtime.loader import build_executor
 from deepinfer.runtime.params import SamplingParams
-from deepinfer.runtime.planner import Limits
+from deepinfer.runtime.plan import Limits
 from deepinfer.runtime.sampler import SamplerConfig
 from engines import drain
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from ..runtime.planner import StepPlan
+    from ..runtime.plan import StepPlan
     from ..runtime.trace import Replay, Trace
 
 
