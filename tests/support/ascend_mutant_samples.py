@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import ascend_mutant_samples_a
 import ascend_mutant_samples_b
 from deepinfer.ops.spec import Sample
 
-EXTRA: dict[str, Callable[[], list[Sample]]] = {**ascend_mutant_samples_b.EXTRA}
+EXTRA: dict[str, Callable[[], list[Sample]]] = {**ascend_mutant_samples_a.EXTRA, **ascend_mutant_samples_b.EXTRA}

@@ -31,7 +31,7 @@ from deepinfer.backends.ascend.sim import Kernel, Schedule, mutate, redundant
 from deepinfer.backends.ascend.sim.mutate import Mutant, Verdict
 from deepinfer.backends.ascend.sweep import Swept, Try, sweep_mutants
 from deepinfer.conformance.calls import call, to_target
-from deepinfer.hal.registry import REGISTRY
+from deepinfer.hal.registry import REFERENCE, REGISTRY
 from deepinfer.ops.spec import SPECS, Sample
 
 PAGE = Path(__file__).parents[2] / "docs" / "ascend_mutants.md"
@@ -43,6 +43,8 @@ HEAD = (
 LARGEST = 40_000
 """Elements of a sample on which mutants are tried, where an op has any so small."""
 SECONDS = 20.0
+ELSEWHERE = {"pair_scales-threads_512": ("grouped_linear",)}
+"""Programs that ops of another family launch too, where that family shows more."""
 
 
 class Text:
@@ -67,6 +69,7 @@ class Text:
 def launching(program: Program) -> tuple[str, ...]:
     """Ops of the families that a program is written in whose samples launch it."""
     own = {kernel.op for kernel in REGISTRY.kernels() if kernel.backend == "ascend" and holds(kernel.fn, program)}
+    own |= set(ELSEWHERE.get(program.label, ()))
     return tuple(op for op in ops() if op in own and any(launches(op, s, program) for s in chosen(op)))
 
 
@@ -99,7 +102,9 @@ def chosen(op: str) -> tuple[Sample, ...]:
 @cache
 def extra(op: str) -> tuple[Sample, ...]:
     """Samples for mutants alone."""
-    return tuple(EXTRA[op]()) if op in EXTRA else ()
+    ops()  # loads the kernels
+    with REGISTRY.using(REFERENCE):
+        return tuple(EXTRA[op]()) if op in EXTRA else ()
 
 
 def tried(op: str, sample: Sample, text: Text) -> Try:
@@ -203,6 +208,8 @@ def parts_now(program: Program, logged: Logged) -> tuple[Part, Part]:
     """
     if logged.digest != digest(program):
         raise SweepAgainError("the text has changed")
+    if not set(ELSEWHERE.get(program.label, ())) <= set(logged.ops):
+        raise SweepAgainError("samples of other ops are tried now")
     if logged.contrary:
         raise SweepAgainError("something was betrayed against a rule or reason")
     text = Text(program)

@@ -1,0 +1,94 @@
+"""Samples for mutants: rows of several pieces, hashes, drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from deepinfer.ops.spec import SPECS, Sample
+
+
+def _rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def _f32(rng: np.random.Generator, *shape: int) -> torch.Tensor:
+    return torch.from_numpy(rng.standard_normal(shape).astype(np.float32))
+
+
+def _bf16(rng: np.random.Generator, *shape: int) -> torch.Tensor:
+    return _f32(rng, *shape).bfloat16()
+
+
+def _bytes(rng: np.random.Generator, low: int, high: int, *shape: int) -> torch.Tensor:
+    return torch.from_numpy(rng.integers(low, high, shape, dtype=np.uint8))
+
+
+def _i32(values: object) -> torch.Tensor:
+    return torch.tensor(np.asarray(values), dtype=torch.int32)
+
+
+def gather_rows() -> list[Sample]:
+    """Rows of two pieces of 32 KiB and a tail, and a row of zeros."""
+    return [Sample("pieces", (_f32(_rng(), 4, 17000), _i32([2, -1, 0])))]
+
+
+def embed_streams() -> list[Sample]:
+    """Rows of a piece of 32 KiB and a tail, and a row of zeros."""
+    return [Sample("pieces", (_i32([1, -1, 0]), _bf16(_rng(), 2, 20000), 2))]
+
+
+def copy_slots() -> list[Sample]:
+    """Slots of two pieces of 32 KiB and a tail, one copied, one cleared."""
+    return [Sample("pieces", (_bytes(_rng(), 0, 256, 3, 70000), _i32([[0, 1], [-1, 2]])))]
+
+
+def scatter_embeds() -> list[Sample]:
+    """Rows of a piece of 16,384 channels and a tail, of every kind."""
+    rng = _rng()
+    x, values, marks = (_bf16(rng, *shape, 17000) for shape in ((4, 2), (2,), (2,)))
+    return [Sample("pieces", (x, values, marks, _i32([-3, 1, -1, -2])))]
+
+
+def engram_hash() -> list[Sample]:
+    """Negative multipliers, so that a remainder has to be made positive."""
+    rng = _rng()
+    primes, multipliers = [257, 263, 269, 271, 277, 281], -rng.integers(1, 2**40, 4)
+    given = _i32(rng.integers(0, 64, (9, 4))), _i32(rng.permutation(64))
+    wide = (torch.tensor(np.asarray(v, np.int64)) for v in (multipliers, primes, np.cumsum((0, *primes[:-1]))))
+    return [Sample("negative multipliers", (*given, *wide, 2))]
+
+
+def draft_logits() -> list[Sample]:
+    """A whole tile of rows with a tail of the rank; rows of a piece of 8,192 tokens and a tail."""
+    rng, found = _rng(), []
+    for label, rows, vocab, rank in (("whole tile, tail of the rank", 16, 140, 40), ("pieces", 3, 8192 + 300, 16)):
+        embed, head = _bf16(rng, vocab, rank), SPECS["draft_logits"].prepare(_bf16(rng, vocab, rank))
+        tokens = _i32(rng.integers(0, vocab, rows))
+        found.append(Sample(label, (_f32(rng, rows, 2, vocab)[:, 1], tokens, embed, head)))
+    return found
+
+
+def grouped_linear() -> list[Sample]:
+    """An odd number of groups of 32 channels, rows gathered, and many enough that a core takes their scales twice."""
+    rng, rows, k = _rng(), 700, 160
+    weight = SPECS["grouped_linear"].prepare(_bytes(rng, 0, 256, 2, 32, k // 2), _bytes(rng, 118, 128, 2, 32, k // 32))
+    xq, xs = _bytes(rng, 0, 0x7F, 50, k).view(torch.float8_e4m3fn), _bytes(rng, 118, 128, 50, k // 32)
+    return [
+        Sample(
+            "gathered", (xq, xs, weight, _i32([*rng.integers(0, 50, rows - 9), *[-1] * 9]), _i32([0, 300, rows - 9]))
+        )
+    ]
+
+
+EXTRA: dict[str, Callable[[], list[Sample]]] = {
+    "copy_slots": copy_slots,
+    "draft_logits": draft_logits,
+    "embed_streams": embed_streams,
+    "engram_hash": engram_hash,
+    "gather_rows": gather_rows,
+    "grouped_linear": grouped_linear,
+    "scatter_embeds": scatter_embeds,
+}
