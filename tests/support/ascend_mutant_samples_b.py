@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from deepinfer.conformance.calls import REFERENCE
+from deepinfer.hal.catalog import CATALOG
 from deepinfer.hal.registry import REGISTRY
 from deepinfer.ops.spec import SPECS, Sample, WeightHandle
 
@@ -30,6 +31,7 @@ def _i32(values: object) -> torch.Tensor:
 
 def _prepared(op: str, *weight: torch.Tensor) -> WeightHandle:
     """A weight as the contract packs it, as in the op's own samples."""
+    CATALOG.load(REFERENCE)
     with REGISTRY.using(REFERENCE):
         return SPECS[op].prepare(*weight)
 
@@ -40,6 +42,19 @@ def mask_rows() -> list[Sample]:
     logits = torch.from_numpy(rng.standard_normal((2, width)).astype(np.float32))
     words = torch.from_numpy(rng.integers(-(2**31), 2**31, (3, width // 32)).astype(np.int32))
     return [Sample("pieces", (logits, words, _i32([0, -1, 1]), _i32([0, 0, 0]), _i32([0, 1, 2])))]
+
+
+def merge_patches() -> list[Sample]:
+    """Two pieces of 1,024 channels and a tail; as many pieces as a core cannot go on through without leaving UB."""
+    rng = _rng()
+    tail = _bf16(rng, 4, 2148), _i32([[0, -1, 3], [1, 2, 4]])
+    return [Sample("pieces", tail), Sample("many pieces", (_bf16(rng, 1, 112_000), _i32([[-1], [0]])))]
+
+
+def silu_mul() -> list[Sample]:
+    """As `merge_patches`, of 4,096 channels."""
+    rng = _rng()
+    return [Sample("pieces", (_bf16(rng, 2, 2 * n),)) for n in (8292, 120_000)]
 
 
 def linear_bf16() -> list[Sample]:
@@ -63,4 +78,6 @@ EXTRA: dict[str, Callable[[], list[Sample]]] = {
     "linear_bf16": linear_bf16,
     "linear_fp8": linear_fp8,
     "mask_rows": mask_rows,
+    "merge_patches": merge_patches,
+    "silu_mul": silu_mul,
 }

@@ -23,6 +23,7 @@ _WITHIN = re.compile(r"\(int32_t\)threadIdx\.x\) >> (\d+)\)")
 _GROUP = re.compile(r"max\((?:\(int64_t\))?1, $")
 _SET = re.compile(r"\s*(?:\w+ )?(\w+) = (?!=)")
 _DOES_MORE = re.compile(r"\[|__|\b(?!min\b|max\b)\w+\(")  # than to compute: reads of memory, calls
+_MASK = re.compile(r"\bupdate_mask_b(8|16|32)\(\($")
 _QUOTIENT = re.compile(r"/ max\((?:\(int64_t\))?1, $")
 _REDUCED = re.compile(r"AscendAllReduce<[^;()]*>::run\([^;]*, \(&\(\(\(__ubuf__ \w+\*\)\w+\)\[$")
 _REDUCED_THEN_LEADER = re.compile(
@@ -59,6 +60,8 @@ def rule(mutant: Mutant, text: str) -> str:
       the number of rounds of a core, a = rows + cores - core - 1 stays at least 0 with the next core's number.
     * "never read": the place is in what a name is set to that the text has nowhere but on the left of such a line; of
       memory, nothing is read there.
+    * "full mask": of a mask of min(P, rest) - c L lanes in a loop over c < ceil(min(P, rest) / L), P a multiple of L.
+      Where rest is more than P, all L lanes are on with either.
     * "all-core barrier": the program waits for all cores between the same two pipes.
     """
     code = source.without_comments(text)
@@ -68,6 +71,8 @@ def rule(mutant: Mutant, text: str) -> str:
         return "both cores"
     if mutant.kind == "clamp" and _of_a_tile_group(mutant, code):
         return "tile group"
+    if mutant.kind == "clamp" and _of_a_full_mask(mutant, code):
+        return "full mask"
     if mutant.kind == "thread" and _of_a_leader(mutant, code):
         return "group leader"
     if mutant.kind == "block" and _of_a_sign(mutant, code):
@@ -139,6 +144,22 @@ def _in_dual_copy(mutant: Mutant, code: str) -> bool:
 def _of_a_tile_group(mutant: Mutant, code: str) -> bool:
     before = code[code.rfind("\n", 0, mutant.at) + 1 : mutant.at]
     return bool(_GROUP.search(before)) and not (before.lstrip().startswith("if (") and _QUOTIENT.search(before))
+
+
+def _of_a_full_mask(mutant: Mutant, code: str) -> bool:
+    """Whether the place is the clamp in a mask of as many lanes as are left of a piece of whole registers."""
+    mask = _MASK.search(code[max(0, mutant.at - 20) : mutant.at])
+    if not mask or not code.startswith("min(", mutant.at):
+        return False
+    end = source.closing(code, mutant.at + 3) + 1
+    clamp, lanes = code[mutant.at : end], 2048 // int(mask[1])
+    step, most = re.compile(rf" - \((\w+) \* {lanes}\)\)").match(code, end), re.match(r"min\((\d+), ", clamp)
+    if not step or not most or int(most[1]) % lanes:
+        return False
+    name, shift = step[1], lanes.bit_length() - 1
+    loop = f"for (int32_t {name} = 0; {name} < (({clamp} + {lanes - 1}) >> {shift}); ++{name}) {{"
+    start = code.rfind(loop, 0, mutant.at)
+    return 0 <= start and mutant.at < source.closing(code, start + len(loop) - 1)
 
 
 def _of_a_leader(mutant: Mutant, code: str) -> bool:

@@ -162,3 +162,22 @@ def test_what_is_set_to_a_name_that_nothing_reads_is_redundant() -> None:
     assert found(kernel) == ["never read", "", "", "", ""] and places(kernel, "clamp", "min(((") == ["never read"]
     for more in ("  y[p] = 1;\n", "  y = p;\n", "  p += 1;\n", "  f(p);\n"):
         assert set(found(kernel.replace("  int32_t r", more + "  int32_t r"))) == {""}
+
+
+def test_the_clamp_of_a_mask_is_redundant_in_the_loop_that_has_it_too() -> None:
+    def found(
+        bits: int = 32, piece: int = 4096, step: int = 64, loop: str = "((min(4096, (n - p)) + 63) >> 6)"
+    ) -> set[str]:
+        mask = f"f(update_mask_b{bits}((min({piece}, (n - p)) - (c * {step}))));"
+        body = f"  for (int32_t c = 0; c < {loop}; ++c) {{\n    {mask}\n  }}\n"
+        return set(places(COPY.replace("{\n", "{\n" + body, 1), "clamp", f"min({piece}, (n - p)) - (c"))
+
+    assert found() == found(16, 1024, 128, "((min(1024, (n - p)) + 127) >> 7)") == {"full mask"}
+    for loop in ("((min(4096, (n - q)) + 63) >> 6)", "((min(4096, (n - p)) + 127) >> 7)", "64"):
+        assert found(loop=loop) == {""}
+    assert found(16) == found(piece=2048) == found(step=32) == {""}
+    assert found(piece=100, loop="((min(100, (n - p)) + 63) >> 6)") == {""}
+    for most in (64, 128, 192):
+        for rest in range(1, 500):
+            for c in range((min(most, rest) + 63) // 64):
+                assert min(64, min(most, rest) - c * 64) == min(64, rest - c * 64)
