@@ -9,6 +9,7 @@ pytest.importorskip("triton")
 
 from cuda_calls import assert_kept, run, sample
 from cuda_family import family_tests
+from deepinfer.backends.cuda import hyper_connections
 from deepinfer.ops.required import IN_PLACE
 
 OPS = {
@@ -54,17 +55,21 @@ def test_streams_and_tiles(streams: int, width: int) -> None:
     assert_kept("hc_collapse_norm", (x, post, y[0].contiguous(), 1e-20))
 
 
-def test_parts_of_the_channels_and_rows() -> None:
+def test_parts_of_the_channels_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tiles of rows, parts of several tiles of channels, the last one short; three streams."""
+    monkeypatch.setattr(hyper_connections, "SPLITS", 3)  # several tiles a part, as at the released width
+    monkeypatch.setattr(hyper_connections, "PRODUCT_TILES", ((None, {"ROWS": 16, "num_warps": 4, "num_stages": 3}),))
     torch.manual_seed(4)
-    m, width, n = 3, 350, 15
-    x = torch.randn(66, m, width).bfloat16()
+    m, width, n = 3, 130, 15
+    sizes = hyper_connections.product_sizes(m, width)
+    assert (sizes["PARTS"], sizes["STEPS"]) == (3, 3) and 6 * sizes["BLOCK"] < m * width < 7 * sizes["BLOCK"]
+    x = torch.randn(18, m, width).bfloat16()
     fn = torch.randn(n, m * width) * width**-0.5
     args = (x, fn, torch.randn(n), torch.randn(3), 1e-20, 1e-6, 3)
     assert_kept("hc_coefficients", args)
     whole = run("hc_coefficients", *args)
-    alone = run("hc_coefficients", x[65:], *args[1:])
-    assert all(torch.equal(a[65:], b) for a, b in zip(whole, alone, strict=True))
+    alone = run("hc_coefficients", x[16:], *args[1:])
+    assert all(torch.equal(a[16:], b) for a, b in zip(whole, alone, strict=True))
 
 
 def test_the_fused_op_has_the_bits_of_its_parts() -> None:
