@@ -19,6 +19,7 @@ from .device import Capability, Device
 from .errors import SelfTestError
 from .graph import Graphs, GraphsUnavailable, NoGraphReason
 from .stream import InlineStreams, Streams
+from .transport import Transport
 
 # Accelerator names as users of the upstream package spell them, and the backends behind them.
 ALIASES: Mapping[str, str] = {
@@ -92,7 +93,8 @@ class Backend:
     def capability(self, device: Device) -> Capability:
         """What a device can do."""
         found = device_module.capability(device, self.name)
-        return replace(found, graphs=isinstance(self.graphs(device), Graphs))
+        transport = self.transport(device)
+        return replace(found, graphs=isinstance(self.graphs(device), Graphs), communicator=transport.name)
 
     def graphs(self, device: Device) -> Graphs | GraphsUnavailable:
         """Graph capture on a device, or why there is none."""
@@ -102,9 +104,9 @@ class Backend:
         """Streams, events and pinned memory of a device."""
         return InlineStreams(device)
 
-    def communicator(self, device: Device) -> str:
-        """torch.distributed backend for groups of such devices; see `hal.comm`."""
-        return {"cuda": "nccl", "npu": "hccl"}.get(device.type, "gloo")
+    def transport(self, device: Device) -> Transport:
+        """How processes move tensors of such devices between them; see `hal.transport`."""
+        return Transport()
 
     def self_test(self, device: Device) -> None:
         """Run known-answer tests on a device, through the code that will be used.

@@ -82,7 +82,7 @@ class Capability:
         dtypes: dtypes of contract tensors it can hold and compute with.
         graphs: whether steps can be captured and replayed.
         page_alignment: a cache page must be a multiple of this many bytes, and begin on such a boundary.
-        communicator: torch.distributed backend between devices of this type.
+        communicator: torch.distributed's name of what moves tensors between devices of this type; see `hal.transport`.
         host_pinning: whether pinned host memory makes copies asynchronous.
     """
 
@@ -219,7 +219,7 @@ def capability(device: Device, backend: str) -> Capability:
         dtypes=CONTRACT_DTYPES,
         graphs=False,  # a backend with graphs states them by dataclasses.replace
         page_alignment=16,
-        communicator="nccl" if device.type == "cuda" else "hccl",
+        communicator="gloo",  # likewise for one that moves tensors between devices
         host_pinning=True,
     )
 

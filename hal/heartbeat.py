@@ -17,6 +17,8 @@ WATCH_SECONDS = 1.5
 # The process that holds the store outlives its own failure this long at most, so that the others can find out who is
 # missing.
 LINGER_SECONDS = 10.0
+RANK_0 = "rank 0 of the world"
+"""Who holds the store, where no launcher does."""
 
 log = logging.getLogger(__name__)
 
@@ -27,10 +29,11 @@ class Heartbeat:
     The thread has a connection to the store of its own, so that it goes on while a collective blocks.
     """
 
-    def __init__(self, store: Any, rank: int) -> None:
+    def __init__(self, store: Any, rank: int, holder: str = RANK_0) -> None:
         self._store = store.clone()
         self._rank = rank
-        self._holds_store = rank == 0
+        self.holder = holder
+        self._holds_store = rank == 0 and holder == RANK_0
         self._beats = 0
         self._entered: dict[str, int] = {}
         self._lock = threading.Lock()

@@ -16,6 +16,7 @@ from ...hal.contract import CONTRACT_VERSION
 from ...hal.device import Capability, Device
 from ...hal.graph import Graphs, GraphsUnavailable, NoGraphReason
 from ...hal.stream import Streams
+from ...hal.transport import Transport
 from . import discovery, versions
 from .discovery import Found, Level
 
@@ -110,6 +111,13 @@ class AscendBackend(Backend):
         from .streams import NpuStreams
 
         return NpuStreams(device)
+
+    def transport(self, device: Device) -> Transport:
+        if device.type == "cpu":
+            return super().transport(device)
+        from .groups import Hccl
+
+        return Hccl(device, self.streams(device))
 
     def self_test(self, device: Device) -> None:
         """One small kernel with known answers, through the path that all kernels take."""

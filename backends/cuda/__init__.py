@@ -21,6 +21,7 @@ from ...hal.contract import CONTRACT_VERSION
 from ...hal.device import Capability, Device
 from ...hal.graph import Graphs, GraphsUnavailable, NoGraphReason
 from ...hal.stream import Streams
+from ...hal.transport import Transport
 from . import driver, providers
 from .register import ARCHS
 
@@ -135,6 +136,13 @@ class CudaBackend(Backend):
         from .streams import CudaStreams
 
         return CudaStreams(device)
+
+    def transport(self, device: Device) -> Transport:
+        if device.type == "cpu":
+            return super().transport(device)
+        from .groups import Nccl
+
+        return Nccl(device, self.streams(device))
 
     def self_test(self, device: Device) -> None:
         """One small kernel with known answers, through the path that all kernels take."""

@@ -1,170 +1,15 @@
-"""Communicators: results, zero rows, and errors that name the missing ranks in place of a hang."""
+"""Groups of one process, and what every group refuses."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import pickle
-import signal
-import socket
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-import comm_worker
-from deepinfer.hal import comm, heartbeat
-from deepinfer.hal.errors import InvalidArgumentError, NotSupportedError
-
-WORKER = Path(comm_worker.__file__)
-
-Reports = dict[str, dict[int, Any]]
-
-
-def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
-
-
-@pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> Reports:
-    """Reports of all scenarios by rank. They run at once; rank 0 of 'split' is this process."""
-    folder = tmp_path_factory.mktemp("comm")
-    addresses = {name: free_address() for name in ("split", "late", "stopped", "dead", "absent")}
-    ranks = {"split": "1,2,3", "late": "0,1,2", "stopped": "0,1,2", "dead": "0,1,2", "absent": "0,1"}
-    jobs = [f"{name}/{ranks[name]}/{4 if name == 'split' else 3}/{at}" for name, at in addresses.items()]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(WORKER), str(folder), *jobs]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True) as child:
-        try:
-            here = comm_worker.play("split", 0, 4, addresses["split"])
-            _, errors = child.communicate(timeout=120)
-            assert child.returncode == 0, errors
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)  # the group of our own child, in case one of its ranks hangs
-    found: Reports = {name: {} for name in addresses}
-    found["split"][0] = here
-    for path in folder.glob("*.json"):
-        scenario, rank = path.stem.split(".")
-        found[scenario][int(rank)] = json.loads(path.read_text())
-    return found
-
-
-def test_collectives_in_the_world_and_in_its_parts(reports: Reports) -> None:
-    assert {r: reports["split"][r]["error"] for r in range(4)} == dict.fromkeys(range(4))
-    assert "barrier after close" in reports["split"][0]["after_close"]
-    assert not torch.distributed.is_initialized()
-
-
-def test_a_slow_rank_is_named_at_the_deadline(reports: Reports) -> None:
-    for rank in (0, 2):
-        report = reports["late"][rank]
-        assert report["missing"] == [1], report["error"]
-        assert "barrier (collective 2)" in report["error"] and "rank 1 did not arrive" in report["error"]
-        assert report["sticky"], "the group must refuse later collectives at once"
-    assert reports["late"][1]["error"], "the slow rank must not wait for ever when it comes"
-
-
-def test_a_stopped_rank_is_named_at_the_deadline(reports: Reports) -> None:
-    assert set(reports["stopped"]) == {0, 2}
-    for report in reports["stopped"].values():
-        assert report["missing"] == [1], report["error"]
-        assert "rank 1 gives no sign of life" in report["error"]
-
-
-def test_a_dead_rank_is_named_before_the_deadline(reports: Reports) -> None:
-    assert set(reports["dead"]) == {0, 2}
-    for report in reports["dead"].values():
-        assert report["missing"] == [1], report["error"]
-        assert report["seconds"] < 55  # the deadline is 60
-
-
-def test_a_rank_that_never_joins_is_named(reports: Reports) -> None:
-    for report in reports["absent"].values():
-        assert report["missing"] == [2], report["error"]
-        assert "join" in report["error"]
-
-
-class FailingHandle:
-    """A collective whose transport fails, or that ends without a result."""
-
-    def __init__(self, error: str | None) -> None:
-        self.error = error
-
-    def wait(self, timeout: Any) -> bool:
-        if self.error is None:
-            return False
-        raise RuntimeError(self.error)
-
-
-@pytest.fixture
-def store() -> Any:
-    return torch.distributed.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
-
-
-@pytest.mark.parametrize(
-    ("others", "missing", "words"),
-    [
-        ({1: "x", 2: "x"}, (), "every member arrived; the transport says: Connection closed"),
-        ({1: "x", 2: ""}, (2,), "rank 2 did not arrive"),
-        ({1: "x"}, (2,), "rank 2 gives no sign of life"),
-        ({1: ""}, (1, 2), "rank 1 did not arrive; rank 2 gives no sign of life"),
-    ],
-)
-def test_diagnosis(
-    store: Any, monkeypatch: pytest.MonkeyPatch, others: dict[int, str], missing: tuple[int, ...], words: str
-) -> None:
-    monkeypatch.setattr(heartbeat, "INTERVAL_SECONDS", 0.02)
-    monkeypatch.setattr(heartbeat, "WATCH_SECONDS", 0.2)
-    monkeypatch.setattr(heartbeat, "LINGER_SECONDS", 0.1)
-    progress = {rank: heartbeat.Heartbeat(store, rank) for rank in (0, *others)}
-    for rank, entered in others.items():
-        if entered:
-            progress[rank].enter("dp")
-    group = comm.ProcessGroup("dp", None, 0, (0, 1, 2), 7.0, progress[0])
-    try:
-        with pytest.raises(comm.CommunicatorError) as caught:
-            group._finish("all_gather", lambda: FailingHandle("Connection closed\nby peer"))
-        assert caught.value.missing == missing and words in str(caught.value)
-        assert "all_gather (collective 1) failed after" in str(caught.value) and "deadline 7 s" in str(caught.value)
-        with pytest.raises(comm.CommunicatorError) as again:
-            group._finish("barrier", lambda: None)
-        assert again.value is caught.value
-    finally:
-        for one in progress.values():
-            one.stop()
-
-
-def test_diagnosis_without_the_store_names_its_holder() -> None:
-    class Gone:
-        def publish(self) -> None:
-            raise RuntimeError("Broken pipe")
-
-        def enter(self, group: str) -> int:
-            return 4
-
-    group = comm.ProcessGroup("dp", None, 1, (0, 1), 7.0, Gone())  # type: ignore[arg-type]
-    with pytest.raises(comm.CommunicatorError, match="rank 0 of the world, which holds the store, is gone") as caught:
-        group._finish("barrier", lambda: FailingHandle(None))
-    assert caught.value.missing == (0,)
-
-
-def test_host_groups_refuse_device_tensors() -> None:
-    group = comm.ProcessGroup("dp", None, 1, (0, 1), 7.0, None)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="host memory"):
-        group.all_gather(torch.empty(2, device="meta"))
-
-
-def test_without_rank_0_joining_fails() -> None:
-    with pytest.raises(comm.CommunicatorError, match="rank 0 cannot be reached") as caught:
-        comm.connect(1, 2, free_address(), deadline=0.5)
-    assert caught.value.missing == (0,)
+from deepinfer.hal import comm
+from deepinfer.hal.errors import InvalidArgumentError
 
 
 def test_single_process_needs_no_set_up() -> None:
@@ -185,11 +30,6 @@ def test_single_process_needs_no_set_up() -> None:
     assert not torch.distributed.is_initialized()
 
 
-def test_world_of_one_uses_no_network() -> None:
-    group = comm.connect(0, 1, "tcp://no.such.host:1")
-    assert group.world_size == 1 and not torch.distributed.is_initialized()
-
-
 @pytest.mark.parametrize(
     ("call", "parameter"),
     [
@@ -204,9 +44,6 @@ def test_world_of_one_uses_no_network() -> None:
         (lambda g: g.split([[0], [0]], "x"), "groups"),
         (lambda g: comm.Group("x", 0, (0, 1), 1.0).split([[1, 0]], "y"), "groups"),
         (lambda g: comm.Group("x", 0, (0,), 0), "deadline"),
-        (lambda g: comm.connect(2, 2, "tcp://h:1"), "rank"),
-        (lambda g: comm.connect(0, 0, "tcp://h:1"), "world_size"),
-        (lambda g: comm.connect(0, 2, "h:1"), "address"),
     ],
 )
 def test_wrong_calls_name_the_parameter(call: Any, parameter: str) -> None:
@@ -219,11 +56,6 @@ def test_uneven_rows_are_refused() -> None:
     group = comm.Group("pair", 0, (0, 1), 1.0)
     with pytest.raises(InvalidArgumentError, match="a multiple of 2 rows"):
         group.all_to_all(torch.zeros(3, 1))
-
-
-def test_other_transports_are_refused() -> None:
-    with pytest.raises(NotSupportedError, match="nccl"):
-        comm.connect(0, 2, "tcp://h:1", backend="nccl")
 
 
 def test_error_survives_a_process_border() -> None:

@@ -147,14 +147,14 @@ def fake_accelerator(monkeypatch: pytest.MonkeyPatch, kind: str, **changes: Any)
 def test_capability_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_accelerator(monkeypatch, "cuda")
     found = capability(Device("cuda", 1), "cuda")
-    assert (found.arch, found.cores, found.communicator, found.host_pinning) == ("sm_90", 132, "nccl", True)
+    assert (found.arch, found.cores, found.communicator, found.host_pinning) == ("sm_90", 132, "gloo", True)
     assert (found.memory_free, found.memory_total) == (70, 100)
 
 
 def test_capability_of_an_npu(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_accelerator(monkeypatch, "npu")
     found: Capability = capability(Device("npu"), "ascend")
-    assert (found.arch, found.cores, found.communicator) == ("ascend950pr", None, "hccl")
+    assert (found.arch, found.cores, found.communicator) == ("ascend950pr", None, "gloo")
 
 
 def test_devices_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

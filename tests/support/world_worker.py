@@ -1,4 +1,4 @@
-"""Processes of the communicator tests: `python comm_worker.py FOLDER SCENARIO/RANKS/WORLD/ADDRESS ...`.
+"""Processes of the tests of worlds: `python world_worker.py FOLDER SCENARIO/RANKS/WORLD/ADDRESS ...`.
 
 Loads torch once and forks a process per rank; each writes its report to FOLDER/SCENARIO.RANK.json.
 """
@@ -16,7 +16,11 @@ from typing import Any
 
 import torch
 
-from deepinfer.hal import comm
+from deepinfer.hal import comm, launch, world
+from deepinfer.hal.backend import Backend
+from deepinfer.hal.device import Device
+from deepinfer.hal.stream import Event, InlineStreams
+from deepinfer.hal.transport import CPU, DeviceTransport
 
 
 def collectives(group: comm.Group) -> None:
@@ -79,6 +83,90 @@ def split(world: comm.Group) -> None:
     collectives(world)
 
 
+class Queue(DeviceTransport):
+    """A device's transport in all but the device: gloo, whose collectives of int64 nobody waits for."""
+
+    name = "gloo"
+    backends = "cpu:gloo,cuda:gloo"  # in the form that two libraries have
+    aborted = False
+
+    def missing(self) -> str | None:
+        return None
+
+    def select(self) -> None:
+        pass
+
+    def capturing(self) -> bool:
+        return False
+
+    def queues(self, tensor: torch.Tensor) -> bool:
+        return tensor.dtype is torch.int64 or tensor.dtype is torch.uint8  # bytes of gathered tensors
+
+    def queued(self, work: Any) -> Event | None:
+        return Ends(work)
+
+    def abort(self, handle: Any) -> None:
+        self.aborted = True
+
+
+class Ends(Event):
+    """The end of a collective of gloo."""
+
+    def __init__(self, work: Any) -> None:
+        self.work = work
+
+    def done(self) -> bool:
+        return bool(self.work.is_completed())
+
+    def synchronize(self) -> None:
+        self.work.wait()
+
+
+class QueueBackend(Backend):
+    """Two devices whose collectives are queued."""
+
+    def devices(self) -> tuple[Device, ...]:
+        return (CPU, CPU)
+
+    def transport(self, device: Device) -> Queue:
+        return Queue(device, InlineStreams(device))
+
+
+def until(group: comm.Group, tensor: torch.Tensor, want: list[int], seconds: float) -> None:
+    """Wait for the result of a queued collective, as a device would."""
+    end = time.monotonic() + seconds
+    while tensor.tolist() != want and time.monotonic() < end:
+        group.check()
+        time.sleep(0.02)
+    assert tensor.tolist() == want
+
+
+def queued(rank: int, world_size: int, address: str, report: dict[str, Any]) -> None:
+    """Collectives that the host does not wait for; the last one misses rank 1. The launcher holds the store."""
+    host, port = address.removeprefix("tcp://").split(":")
+    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world_size, "MASTER_ADDR": host, "MASTER_PORT": port}
+    told |= {"TORCHELASTIC_USE_AGENT_STORE": True, "TORCHELASTIC_RESTART_COUNT": 2}
+    launched = launch.Launch.from_environment({name: str(value) for name, value in told.items()})
+    group, _ = launch.join(QueueBackend(), launched, deadline=60.0)
+    assert isinstance(group, world.ProcessGroup) and isinstance(group._transport, Queue)
+    part = group.split([[0, 1]], "part")
+    until(part, part.all_reduce(torch.tensor([rank + 1, 10 * rank])), [3, 10], 30.0)
+    until(group, group.all_gather(torch.tensor([rank])).flatten(), [0, 1], 30.0)
+    assert group.all_gather(torch.empty(0, dtype=torch.int64)).shape == (2, 0)
+    group.barrier()
+    if rank == 1:
+        time.sleep(6)
+        return
+    group.deadline = 1.0
+    began = time.monotonic()
+    group.all_reduce(torch.tensor([1]))
+    report["host_waited"] = time.monotonic() - began
+    while not group._transport.aborted and time.monotonic() < began + 30.0:
+        time.sleep(0.05)
+    report["aborted"] = group._transport.aborted
+    group.check()
+
+
 def misbehave(scenario: str) -> None:
     if scenario == "late":
         time.sleep(5)
@@ -88,15 +176,18 @@ def misbehave(scenario: str) -> None:
         os._exit(7)
 
 
-def play(scenario: str, rank: int, world: int, address: str) -> dict[str, Any]:
+def play(scenario: str, rank: int, size: int, address: str) -> dict[str, Any]:
     """Run one rank of a scenario; returns its report."""
     started = time.monotonic()
     group: comm.Group | None = None
     report: dict[str, Any] = {"error": None}
     try:
         deadline = 1.5 if scenario in ("late", "stopped", "absent") else 60.0
+        if scenario == "queued":
+            queued(rank, size, address, report)
+            return report
         # joining may take long on a busy machine; the deadline under test is that of the collectives
-        group = comm.connect(rank, world, address, deadline=deadline if scenario == "absent" else 60.0)
+        group = world.connect(rank, size, address, deadline=deadline if scenario == "absent" else 60.0)
         if scenario == "split":
             split(group)
         else:
