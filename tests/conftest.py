@@ -39,8 +39,10 @@ AREAS = {
 UNTRACED = (
     "backends/ascend/",
     "backends/cuda/",
+    "benchmarks/",
     "meta/",
     "recipe/",
+    "repo/",
     *(f"runtime/test_{name}.py" for name in (
         "ahead", "determinism", "flight", "graphs", "prefix", "replay", "state_machine", "tiny_prefix", "waiting",
     )),
