@@ -32,6 +32,38 @@ KNOWN: tuple[Equivalent, ...] = (
     # What asc_sync_pipe keeps apart are stores to slots that a row or position has for itself.
     Equivalent("store_last_rows-.*", "pair", "asc_sync_pipe", "distinct slots"),
     Equivalent("ring_move-.*", "pair", "asc_sync_pipe", "distinct slots"),
+    Equivalent("load_records-.*", "pair", "asc_sync_pipe", "distinct rows"),
+    Equivalent("copy_slots-.*|moe_dispatch-.*", "pair", "asc_sync_pipe", "distinct slots"),
+    Equivalent("embed_streams-.*", "pair", "asc_sync_pipe", "distinct rows"),
+    # Between two loads that it keeps apart is a store, which waits for the first and is waited for by the second.
+    Equivalent("scatter_embeds-.*", "pair", "asc_sync_pipe", "loads in turn"),
+    # What it keeps apart are fills and copies of rows below n, rows from n on, and channels behind K: where two of them
+    # overlap, both are zeros.
+    Equivalent("linear_bf16-.*", "pair", "asc_sync_pipe", "zeros over zeros"),
+    # The launcher takes this text for at most 16 rows, so there is one tile of rows.
+    Equivalent(
+        "linear_bf16-out_float32-rows_16",
+        "block",
+        r"@block_idx\)+ \+ [^%/]*% \(*(int64_t\))?across\b",
+        "one tile of rows",
+    ),
+    # Of the pieces of a row the last writes its weights of streams in place of the first.
+    Equivalent(
+        "embed_streams-.*", "block", r"^__cond_0 = .*@block_idx.* % pieces\) == 0\)\);$", "one piece of each row"
+    ),
+    # Width is groups + 1, and at < groups here, so the next byte is of the same row; the bound holds for any at >= 0.
+    Equivalent(
+        "pair_scales-.*",
+        "thread",
+        r"@\(int32_t\)threadIdx\.x\)+ / \(*(int64_t\))?width\)+ \* \(*(int64_t\))?groups",
+        "same row",
+    ),
+    Equivalent(
+        "pair_scales-.*", "block|thread", r"^if \(\(\(0 <= \(\(S\[[^]]*\] \* groups\) \+ [^%]*@", "never below zero"
+    ),
+    # Offset, width, height and a place inside of an image are at least 0, whichever of them is taken.
+    Equivalent("image_patches-.*", "subscript", r"^condval_[56] = I\[@", "never below zero"),
+    Equivalent("image_patches-.*", "thread", r"^if \(+int64_t\)0 <= [^<&]*@\(int32_t\)threadIdx", "never below zero"),
     # `begin` is at least 0, so is the remainder of a sum with it, and its sign bit is clear.
     Equivalent("ring_move-.*", "block", r"[LR] & \(\(\(at \+ \(+\(int32_t\)@block_idx", "sign of a remainder"),
     # Padding is zero in all rows of a sequence, whichever of its threads writes which; each has one for its own values.
@@ -39,8 +71,10 @@ KNOWN: tuple[Equivalent, ...] = (
         "draft_inputs-.*", "block|thread", r"^Y7\[.*@.* % \(\(int64_t\)d\)\).*= \(int64_t\)0;$", "zeros permuted"
     ),
     Equivalent("draft_inputs-.*", "block|thread", r"^if \(.*@.* % d\) == 0\) \{$", "one thread of each sequence"),
-    # Behind its piece a core would go on through the following ones, to the row's end, and mask there what they mask.
-    Equivalent("mask_rows-.*", "clamp", r"@min\(8192, ", "the same by more cores"),
+    # The loop goes on to the end of a whole piece, and asks of each token whether the row has it.
+    Equivalent("mask_rows-.*", "clamp", r"@min\(8192, ", "tested in the loop"),
+    # Lane l of patch p goes to place l s + p of UB: behind the s channels that are copied out for each lane of the row.
+    Equivalent("merge_patches-.*", "clamp", r"@min\(1024, .*(\) >> 7\)|\(c \* 128\))", "behind the tail"),
 )
 
 
