@@ -10,6 +10,7 @@ import torch
 from deepinfer.conformance.calls import REFERENCE
 from deepinfer.hal.catalog import CATALOG
 from deepinfer.hal.registry import REGISTRY
+from deepinfer.ops.layouts import FP4_16, FP8_32
 from deepinfer.ops.spec import SPECS, Sample, WeightHandle
 
 
@@ -45,16 +46,29 @@ def mask_rows() -> list[Sample]:
 
 
 def merge_patches() -> list[Sample]:
-    """Two pieces of 1,024 channels and a tail; as many pieces as a core cannot go on through without leaving UB."""
-    rng = _rng()
-    tail = _bf16(rng, 4, 2148), _i32([[0, -1, 3], [1, 2, 4]])
-    return [Sample("pieces", tail), Sample("many pieces", (_bf16(rng, 1, 112_000), _i32([[-1], [0]])))]
+    """Two pieces of 1,024 channels and a tail."""
+    return [Sample("pieces", (_bf16(_rng(), 4, 2148), _i32([[0, -1, 3], [1, 2, 4]])))]
 
 
 def silu_mul() -> list[Sample]:
-    """As `merge_patches`, of 4,096 channels."""
-    rng = _rng()
-    return [Sample("pieces", (_bf16(rng, 2, 2 * n),)) for n in (8292, 120_000)]
+    """Two pieces of 4,096 channels and a tail."""
+    return [Sample("pieces", (_bf16(_rng(), 2, 2 * 8292),))]
+
+
+def draft_tap() -> list[Sample]:
+    """Two pieces of 8,192 channels and a tail."""
+    taps = torch.zeros((1, 2, 16484), dtype=torch.bfloat16)
+    return [Sample("pieces", (_bf16(_rng(), 1, 2, 16484), taps, 1))]
+
+
+def load_records() -> list[Sample]:
+    """The last range goes from within a page to its end."""
+    rng, found = _rng(), []
+    for layout in (FP8_32, FP4_16):
+        pages = _bytes(rng, 0, 0x7F, 2, 4 * layout.record_bytes(64))
+        plan = _i32([[0, 1, 3, 0], [1, 2, 4, 2]])
+        found.append(Sample(f"to the end, {layout.name}", (pages, plan, 4, 4, 64, layout.name)))
+    return found
 
 
 def linear_bf16() -> list[Sample]:
@@ -75,8 +89,10 @@ def linear_fp8() -> list[Sample]:
 
 
 EXTRA: dict[str, Callable[[], list[Sample]]] = {
+    "draft_tap": draft_tap,
     "linear_bf16": linear_bf16,
     "linear_fp8": linear_fp8,
+    "load_records": load_records,
     "mask_rows": mask_rows,
     "merge_patches": merge_patches,
     "silu_mul": silu_mul,

@@ -23,7 +23,13 @@ _WITHIN = re.compile(r"\(int32_t\)threadIdx\.x\) >> (\d+)\)")
 _GROUP = re.compile(r"max\((?:\(int64_t\))?1, $")
 _SET = re.compile(r"\s*(?:\w+ )?(\w+) = (?!=)")
 _DOES_MORE = re.compile(r"\[|__|\b(?!min\b|max\b)\w+\(")  # than to compute: reads of memory, calls
-_MASK = re.compile(r"\bupdate_mask_b(8|16|32)\(\($")
+_REGISTERS = re.compile(r"for \(int32_t (\w+) = 0; \1 < \(\((min\((\d+), .*\)) \+ (\d+)\) >> (\d+)\); \+\+\1\) \{")
+_STORE = re.compile(r"\bsimd_inst::vsts_\w+\(")
+_SET_AGAIN = re.compile(r"(?<=[;{}])\s*(\w+) = [^;]*;")
+_LANE_WISE = re.compile(
+    r"update_mask_b\d+|vsts_norm|vsts_pack_b32|vlds_norm|vlds_unpack|vlds_brc_elem|vdup|vcvt|vsel|vcmps?_\w+|vand|vxor|vadds?"
+    r"|vsub|vmuls?|vabs|vmaxs?|vmins?|vshls|vshrs|vexp|vln|vsqrt|vdiv_0ulp_ftz_true|vci"
+)
 _QUOTIENT = re.compile(r"/ max\((?:\(int64_t\))?1, $")
 _REDUCED = re.compile(r"AscendAllReduce<[^;()]*>::run\([^;]*, \(&\(\(\(__ubuf__ \w+\*\)\w+\)\[$")
 _REDUCED_THEN_LEADER = re.compile(
@@ -60,8 +66,10 @@ def rule(mutant: Mutant, text: str) -> str:
       the number of rounds of a core, a = rows + cores - core - 1 stays at least 0 with the next core's number.
     * "never read": the place is in what a name is set to that the text has nowhere but on the left of such a line; of
       memory, nothing is read there.
-    * "full mask": of a mask of min(P, rest) - c L lanes in a loop over c < ceil(min(P, rest) / L), P a multiple of L.
-      Where rest is more than P, all L lanes are on with either.
+    * "behind the tail": the clamp of a piece of P lanes to what is left of a row, in the bound or a mask of a loop over
+      registers of L lanes that takes each lane for itself, from a place c L to a place c L of UB. Without it, lanes
+      behind the row's end are computed too, and stay in UB: what copies them out has its own length (the run shows
+      that).
     * "all-core barrier": the program waits for all cores between the same two pipes.
     """
     code = source.without_comments(text)
@@ -71,8 +79,8 @@ def rule(mutant: Mutant, text: str) -> str:
         return "both cores"
     if mutant.kind == "clamp" and _of_a_tile_group(mutant, code):
         return "tile group"
-    if mutant.kind == "clamp" and _of_a_full_mask(mutant, code):
-        return "full mask"
+    if mutant.kind == "clamp" and _behind_the_tail(mutant, code):
+        return "behind the tail"
     if mutant.kind == "thread" and _of_a_leader(mutant, code):
         return "group leader"
     if mutant.kind == "block" and _of_a_sign(mutant, code):
@@ -146,20 +154,36 @@ def _of_a_tile_group(mutant: Mutant, code: str) -> bool:
     return bool(_GROUP.search(before)) and not (before.lstrip().startswith("if (") and _QUOTIENT.search(before))
 
 
-def _of_a_full_mask(mutant: Mutant, code: str) -> bool:
-    """Whether the place is the clamp in a mask of as many lanes as are left of a piece of whole registers."""
-    mask = _MASK.search(code[max(0, mutant.at - 20) : mutant.at])
-    if not mask or not code.startswith("min(", mutant.at):
-        return False
-    end = source.closing(code, mutant.at + 3) + 1
-    clamp, lanes = code[mutant.at : end], 2048 // int(mask[1])
-    step, most = re.compile(rf" - \((\w+) \* {lanes}\)\)").match(code, end), re.match(r"min\((\d+), ", clamp)
-    if not step or not most or int(most[1]) % lanes:
-        return False
-    name, shift = step[1], lanes.bit_length() - 1
-    loop = f"for (int32_t {name} = 0; {name} < (({clamp} + {lanes - 1}) >> {shift}); ++{name}) {{"
-    start = code.rfind(loop, 0, mutant.at)
-    return 0 <= start and mutant.at < source.closing(code, start + len(loop) - 1)
+def _behind_the_tail(mutant: Mutant, code: str) -> bool:
+    """Whether the place is the clamp of a piece, in a loop in which no lane of a register meets another."""
+    for loop in _REGISTERS.finditer(code):
+        name, clamp, most, lanes = loop[1], loop[2], int(loop[3]), int(loop[4]) + 1
+        if lanes != 1 << int(loop[5]) or most % lanes:
+            continue
+        start = loop.end() - 1
+        end = source.closing(code, start)
+        mask, place = f"update_mask_b{2048 // lanes}((", f"({name} * {lanes})"
+        in_mask = code.startswith(f"{mask}{clamp} - {place})", mutant.at - len(mask)) and start < mutant.at < end
+        if in_mask or mutant.at == loop.start(2):
+            return _each_lane_for_itself(code[start:end], place)
+    return False
+
+
+def _each_lane_for_itself(body: str, place: str) -> bool:
+    """Whether what a loop stores lies at this place, and comes from the same lanes in the same round."""
+    stores = [source.arguments(body, m.end() - 1)[1] for m in _STORE.finditer(body)]
+    first = {m[1]: m for m in reversed(list(_SET_AGAIN.finditer(body)))}
+    return (
+        bool(stores)
+        and all(place in body[slice(*address)] for address in stores)
+        and all(_LANE_WISE.fullmatch(call) for call in re.findall(r"\bsimd_inst::(\w+)", body))
+        and all(_anew(body[: m.end()], name) for name, m in first.items())
+    )
+
+
+def _anew(until: str, name: str) -> bool:
+    """Whether a variable is set in each round, and not read before."""
+    return until.count("{") == until.count("}") + 1 and len(re.findall(rf"\b{name}\b", until)) == 1
 
 
 def _of_a_leader(mutant: Mutant, code: str) -> bool:

@@ -164,20 +164,39 @@ def test_what_is_set_to_a_name_that_nothing_reads_is_redundant() -> None:
         assert set(found(kernel.replace("  int32_t r", more + "  int32_t r"))) == {""}
 
 
-def test_the_clamp_of_a_mask_is_redundant_in_the_loop_that_has_it_too() -> None:
-    def found(
-        bits: int = 32, piece: int = 4096, step: int = 64, loop: str = "((min(4096, (n - p)) + 63) >> 6)"
-    ) -> set[str]:
-        mask = f"f(update_mask_b{bits}((min({piece}, (n - p)) - (c * {step}))));"
-        body = f"  for (int32_t c = 0; c < {loop}; ++c) {{\n    {mask}\n  }}\n"
-        return set(places(COPY.replace("{\n", "{\n" + body, 1), "clamp", f"min({piece}, (n - p)) - (c"))
+LANES = """
+__simd_vf__ inline void f(__ubuf__ float* u, int32_t n) {
+  vector_f32 sum;
+  for (int32_t c = 0; c < ((min(4096, (n - 7)) + 63) >> 6); ++c) {
+    auto some = simd_inst::update_mask_b32((min(4096, (n - 7)) - (c * 64)));
+    sum = simd_inst::vadd(simd_inst::vlds_norm<float>(&(u[(c * 64)]), 0), x, some, MODE_ZEROING);
+    for (int32_t j = 0; j < n; ++j) {
+      sum = simd_inst::vmul(sum, x, some, MODE_ZEROING);
+    }
+    simd_inst::vsts_norm(sum, &(u[((c * 64) + 4096)]), 0, some);
+  }
+}
+"""
 
-    assert found() == found(16, 1024, 128, "((min(1024, (n - p)) + 127) >> 7)") == {"full mask"}
-    for loop in ("((min(4096, (n - q)) + 63) >> 6)", "((min(4096, (n - p)) + 127) >> 7)", "64"):
-        assert found(loop=loop) == {""}
-    assert found(16) == found(piece=2048) == found(step=32) == {""}
-    assert found(piece=100, loop="((min(100, (n - p)) + 63) >> 6)") == {""}
-    for most in (64, 128, 192):
-        for rest in range(1, 500):
-            for c in range((min(most, rest) + 63) // 64):
-                assert min(64, min(most, rest) - c * 64) == min(64, rest - c * 64)
+
+def test_lanes_behind_the_tail_are_redundant_where_each_lane_stays_by_itself() -> None:
+    def found(*change: str) -> list[str]:
+        return places(COPY + LANES.replace(*change), "clamp", "min(")[-2:]
+
+    assert found("", "") == ["behind the tail"] * 2
+    for old, new in (
+        ("vmul(sum", "vcadd(sum"),
+        ("vlds_norm<float>(&(u[(c * 64)", "vgather2<float>(&(u[(c * 64)"),
+        ("u[((c * 64) + 4096)]", "u[4096]"),
+        ("    sum = simd_inst::vadd(", "    sum = simd_inst::vadd(sum, "),
+        ("    sum = simd_inst::vadd(", "    if (c == 0) sum = simd_inst::vadd("),
+        ("    auto some", "    y = sum;\n    auto some"),
+        ("4096, (n", "100, (n"),
+        ("63) >> 6", "127) >> 7"),
+    ):
+        assert set(found(old, new)) == {""}, new
+    assert found("update_mask_b32((min(4096, (n - 7)) - (c", "update_mask_b32((min(4096, (n - 8)) - (c") == [
+        "behind the tail",
+        "",
+    ]
+    assert found("update_mask_b32", "update_mask_b16") == found("- (c * 64)", "- (d * 64)") == ["behind the tail", ""]
