@@ -1,0 +1,1 @@
+"""Structured output: text that a schema, an expression or a grammar allows, and no other."""
