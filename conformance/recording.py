@@ -3,7 +3,7 @@
 A recording is a folder. `recording.json` has a header (format, where and with what it was made) and a line of facts for
 each call: op, sample, kernel, a digest of the arguments, and of each output its form and a digest. The outputs
 themselves lie in `outputs.safetensors` under 'call/output', those of ops that are not exact and of up to `KEPT` bytes;
-of the others a digest says all that is worth saying.
+of the others a digest says all that is worth saying. `recording_format.py` has the files.
 
 Calls are the plain ones of `quick`: arguments are made from a fixed seed, so a recording holds none.
 """
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import json
 import platform
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -22,8 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from .. import __version__
@@ -31,7 +29,6 @@ from ..hal.backend import Backend
 from ..hal.catalog import CATALOG
 from ..hal.contract import CONTRACT_VERSION
 from ..hal.device import Device
-from ..hal.errors import DeepInferError
 from ..hal.registry import REFERENCE, REGISTRY
 from ..ops.numerics import Exact
 from ..ops.required import PLAIN, calls
@@ -41,15 +38,12 @@ from .calls import Unsupported, call, kernel_of, samples, to_target
 from .case import Finding, Target
 from .compare.classes import compare
 from .compare.exact import bits
+from .recording_format import read, write
 
-FORMAT = 2
-FACTS, OUTPUTS = "recording.json", "outputs.safetensors"
 KEPT = 32 << 10
 """Bytes of an output that is kept as it is."""
-
-
-class RecordingError(DeepInferError):
-    """A folder that is no recording, or one of another format, or damaged."""
+SEED = 0
+"""Of the samples that are recorded."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +69,16 @@ def record(
     ops: Sequence[OpSpec],
     folder: Path,
     report: Callable[[str], None] = lambda op: None,
+    *,
+    commit: str | None = None,
+    exact: bool = False,
 ) -> dict[str, Any]:
     """Run the calls on an active backend, and write a recording; its facts.
 
     Args:
         report: called with each op before its calls.
+        commit: of the code that runs; None for what git says of this tree.
+        exact: keep outputs of exact ops as well, so that a comparison can say which element differs.
     """
     target = Target(backend.name, device.torch)
     made: list[dict[str, Any]] = []
@@ -94,34 +93,30 @@ def record(
                 continue
             facts = {"op": spec.name, "version": spec.version, "sample": sample.label, "kernel": kernel}
             stated = []
-            for name, out, mask in zip(_written(spec, sample), outs, masks(spec, sample), strict=True):
-                keep = not isinstance(spec.numerics, Exact) and 0 < out.nbytes <= KEPT
+            for name, out, mask in zip(written_by(spec, sample), outs, masks(spec, sample), strict=True):
+                keep = (exact or not isinstance(spec.numerics, Exact)) and 0 < out.nbytes <= KEPT
                 if keep:
-                    kept[f"{len(made)}/{name}"] = out.clone(memory_format=torch.contiguous_format)
+                    kept[f"{len(made)}/{name}"] = _specified(out, mask)
                 form = {"name": name, "dtype": str(out.dtype).removeprefix("torch."), "shape": list(out.shape)}
                 stated.append({**form, "digest": digest(out, mask), "kept": keep})
-            made.append({**facts, "arguments": _of_arguments(sample.args), "outputs": stated})
-    facts = {**header(backend, device), "calls": made}
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file(kept, folder / OUTPUTS)
-    lines = ",\n".join(f"  {json.dumps(each)}" for each in made)
-    head = json.dumps(header(backend, device), indent=1).removesuffix("\n}")
-    (folder / FACTS).write_text(f'{head},\n "calls": [\n{lines}\n ]\n}}\n', encoding="utf-8")
-    return facts
+            made.append({**facts, "arguments": of_arguments(sample.args), "outputs": stated})
+    head = {**header(backend, device), "commit": commit if commit is not None else here()}
+    write(folder, head, made, kept)
+    return {**head, "calls": made}
 
 
 def chosen(spec: OpSpec) -> list[Sample]:
     """The samples whose calls are recorded."""
-    return [c.sample for c in calls(spec, "quick", list(samples(spec))) if c.variant == PLAIN]
+    return [c.sample for c in calls(spec, "quick", list(samples(spec, SEED))) if c.variant == PLAIN]
 
 
 def masks(spec: OpSpec, sample: Sample) -> list[Tensor | None]:
     """What is defined of each output, then of each argument that is written."""
     defined = spec.defined(*sample.args)
-    return [*defined, *[None] * (len(_written(spec, sample)) - len(defined))]
+    return [*defined, *[None] * (len(written_by(spec, sample)) - len(defined))]
 
 
-def _written(spec: OpSpec, sample: Sample) -> list[str]:
+def written_by(spec: OpSpec, sample: Sample) -> list[str]:
     """Names of a call's outputs, then of the arguments that it writes."""
     given = zip(spec.args, sample.args, strict=True)
     return [out.name for out in spec.outs] + [
@@ -137,6 +132,14 @@ def results(spec: OpSpec, sample: Sample, target: Target) -> list[Tensor]:
     return [t.cpu() if t.is_contiguous() else restride(t).cpu() for t in (*outs, *written)]
 
 
+def _specified(value: Tensor, defined: Tensor | None) -> Tensor:
+    """A copy in order, unspecified elements as zero bytes."""
+    copy = value.clone(memory_format=torch.contiguous_format)
+    if defined is not None and copy.numel():
+        copy.view(-1).view(torch.uint8).view(-1, copy.element_size())[~defined.expand(copy.shape).reshape(-1)] = 0
+    return copy
+
+
 def digest(value: Tensor, defined: Tensor | None = None) -> str:
     """SHA-256 of a tensor's elements in order; unspecified ones count as zero bytes, and all NaN as one."""
     raw = bits(value).clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)
@@ -145,7 +148,8 @@ def digest(value: Tensor, defined: Tensor | None = None) -> str:
     return hashlib.sha256(raw.numpy().tobytes()).hexdigest()
 
 
-def _of_arguments(args: Sequence[Any]) -> str:
+def of_arguments(args: Sequence[Any]) -> str:
+    """SHA-256 of a call's arguments: dtypes, shapes and elements of tensors, the words of all else."""
     parts = hashlib.sha256()
     for value in args:
         tensors = value.tensors if isinstance(value, WeightHandle) else (value,) if isinstance(value, Tensor) else ()
@@ -160,7 +164,6 @@ def header(backend: Backend, device: Device) -> dict[str, Any]:
     """Where and with what a recording is made."""
     found = backend.capability(device).as_dict()
     return {
-        "format": FORMAT,
         "deepinfer": __version__,
         "contract": CONTRACT_VERSION,
         "backend": backend.name,
@@ -169,9 +172,26 @@ def header(backend: Backend, device: Device) -> dict[str, Any]:
         "about": str(getattr(backend.probe(), "detail", "")),
         "torch": torch.__version__,
         "triton": _version("triton"),
+        "python": platform.python_version(),
         "platform": platform.platform(),
+        "seed": SEED,
         "date": datetime.date.today().isoformat(),
     }
+
+
+def here() -> str:
+    """The commit of the tree that this code lies in, with a plus sign where files differ from it; '' outside of git."""
+    root = Path(__file__).resolve().parents[1]
+    asked = (("rev-parse", "--show-toplevel"), ("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "-uno"))
+    try:
+        found = [
+            subprocess.run(["git", "-C", root, *words], capture_output=True, text=True, timeout=20, check=True).stdout
+            for words in asked
+        ]
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    ours = Path(found[0].strip()) == root  # not of an environment that lies in another tree
+    return found[1].strip() + "+" * bool(found[2].strip()) if ours else ""
 
 
 def _version(package: str) -> str:
@@ -179,26 +199,6 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return ""
-
-
-def load(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Facts and kept outputs of a recording.
-
-    Raises:
-        RecordingError: there is none, it is of another format, or damaged.
-    """
-    try:
-        facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-        if facts["format"] != FORMAT:
-            raise RecordingError(f"{folder / FACTS} has format {facts['format']}; this version reads {FORMAT}")
-        kept = load_file(folder / OUTPUTS)
-        for number, each in enumerate(facts["calls"]):
-            for out in each["outputs"]:
-                if out["kept"] and list(kept[f"{number}/{out['name']}"].shape) != out["shape"]:
-                    raise RecordingError(f"{folder / OUTPUTS}: {number}/{out['name']} has another shape than recorded")
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise RecordingError(f"{folder} is no whole recording: {type(error).__name__}: {error}") from error
-    return facts, kept
 
 
 ON_THIS_CPU = Target(REFERENCE, torch.device("cpu"))
@@ -212,19 +212,19 @@ def check(folder: Path, ops: Sequence[str] = (), target: Target = ON_THIS_CPU) -
         target: whose kernels run the calls; it must be the active backend unless it is the reference.
 
     Raises:
-        RecordingError: see `load`.
+        RecordingError: see `recording_format.read`.
     """
-    facts, kept = load(folder)
+    facts, kept = read(folder)
     CATALOG.load(REFERENCE)
     findings: list[Finding] = []
     counts = {"equal": 0, "within": 0}
     passed_over: dict[str, int] = {}
-    for number, each, spec, sample in _recorded(facts, ops):
+    for number, each, spec, sample in recorded(facts, ops):
         where = f"{each['op']}, {each['sample']}"
         if spec is None:
             passed_over["other version"] = passed_over.get("other version", 0) + len(each["outputs"])
             continue
-        if sample is None or _of_arguments(sample.args) != each["arguments"]:
+        if sample is None or of_arguments(sample.args) != each["arguments"]:
             passed_over["other arguments"] = passed_over.get("other arguments", 0) + len(each["outputs"])
             continue
         try:
@@ -234,10 +234,10 @@ def check(folder: Path, ops: Sequence[str] = (), target: Target = ON_THIS_CPU) -
             passed_over["no kernel"] = passed_over.get("no kernel", 0) + len(each["outputs"])
             continue
         stated = each["outputs"]
-        if [s["name"] for s in stated] != _written(spec, sample):
+        if [s["name"] for s in stated] != written_by(spec, sample):
             there = ", ".join(s["name"] for s in stated)
             findings.append(
-                Finding("outputs", f"{where}: recorded are {there}, of {', '.join(_written(spec, sample))}")
+                Finding("outputs", f"{where}: recorded are {there}, of {', '.join(written_by(spec, sample))}")
             )
             continue
         same = [digest(w, m) == s["digest"] for w, m, s in zip(want, masks(spec, sample), stated, strict=True)]
@@ -256,7 +256,7 @@ def check(folder: Path, ops: Sequence[str] = (), target: Target = ON_THIS_CPU) -
     return Checked(tuple(findings), counts["equal"], counts["within"], passed_over)
 
 
-def _recorded(
+def recorded(
     facts: dict[str, Any], ops: Sequence[str]
 ) -> Iterator[tuple[int, dict[str, Any], OpSpec | None, Sample | None]]:
     """The recorded calls, each with its op if there is one of that version, and with the sample of that name."""

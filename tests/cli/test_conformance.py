@@ -16,6 +16,7 @@ from deepinfer.conformance.registry import SUITES, Suite, load_suites
 from deepinfer.ops import required
 from deepinfer.ops.chosen import FAULTS
 from deepinfer.ops.required import Requirement
+from recordings import edit, first
 
 
 @pytest.fixture(autouse=True)
@@ -172,3 +173,22 @@ def test_a_recording_is_made(tmp_path: Path) -> None:
     assert " calls of 1 ops on " in done.output
     assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["outputs.safetensors", "recording.json"]
     assert CliRunner().invoke(main, [*words[:-1], "no_such"]).exit_code == 2
+
+
+def test_recordings_are_compared(tmp_path: Path) -> None:
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    for folder in (a, b):
+        words = ["conformance", "record", folder, "--backend", "reference", "--ops", "moe_pack", "--commit", "abc"]
+        assert CliRunner().invoke(main, words).exit_code == 0
+    words = ["conformance", "compare", a, b, "--oracle", "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    assert "commit abc" in done.output and "same" in done.output
+    assert done.output.splitlines()[-1] == f"comparison: {tmp_path / 'out' / 'comparison.jsonl'}"
+    edit(tmp_path / "b", lambda facts: first(facts, "moe_pack")[1]["outputs"][0].update(digest="0" * 64))
+    done = CliRunner().invoke(main, words[:4])
+    assert done.exit_code == 1 and "OUTSIDE bits: moe_pack, " in done.output
+    assert done.output.splitlines()[-1].endswith(" 0 within their class, 1 outside")
+    (tmp_path / "b" / "recording.json").write_text("{")
+    done = CliRunner().invoke(main, words[:4])
+    assert done.exit_code == 2 and "damaged: no JSON" in done.output and "Traceback" not in done.output

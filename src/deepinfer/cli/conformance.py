@@ -89,19 +89,65 @@ def run_command(listing: bool, out: Path | None, require_all: bool, **options: A
 @click.option("--backend", required=True, metavar="NAME", help="Backend or accelerator: reference (cpu), cuda, …")
 @click.option("--device", default="", metavar="DEVICE", help="Device to run on, such as cuda:1. [default: its first]")
 @click.option("--ops", multiple=True, metavar="GLOB", help="Only ops of such names. Repeatable.")
-def record_command(folder: Path, backend: str, device: str, ops: tuple[str, ...]) -> None:
+@click.option("--commit", metavar="TEXT", help="Commit of the code, where git cannot say. [default: what it says]")
+@click.option("--exact", is_flag=True, help="Keep small outputs of exact ops as well, beside their digests.")
+def record_command(
+    folder: Path, backend: str, device: str, ops: tuple[str, ...], commit: str | None, exact: bool
+) -> None:
     """Run small calls of every op that the backend has kernels for, and write FOLDER/recording.json and
     FOLDER/outputs.safetensors: digests of arguments and outputs, and the outputs of ops that are not exact."""
     from tqdm import tqdm
 
     from ..conformance import recording, run
+    from ..conformance.recording_format import FACTS, OUTPUTS
 
     with run.invariant_kernels():
         planned = run.plan(run.Request(backend, device=device, ops=ops, only=("ops",)))
         with tqdm(planned.ops, unit="op", leave=False, disable=None) as bar:
-            facts = recording.record(planned.backend, planned.device, planned.ops, folder, lambda op: bar.update())
+            facts = recording.record(
+                planned.backend,
+                planned.device,
+                planned.ops,
+                folder,
+                lambda op: bar.update(),
+                commit=commit,
+                exact=exact,
+            )
     named = {call["op"] for call in facts["calls"]}
-    click.echo(f"{len(facts['calls'])} calls of {len(named)} ops on {facts['device']} are in {folder}")
+    size = sum(path.stat().st_size for path in (folder / FACTS, folder / OUTPUTS)) / 2**20
+    click.echo(f"{len(facts['calls'])} calls of {len(named)} ops on {facts['device']} are in {folder}, {size:.1f} MiB")
+
+
+@command.command("compare", short_help="Hold two recordings against each other; exit status 1 outside the class.")
+@click.argument("a", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("b", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--oracle", is_flag=True, help="Judge equal outputs as well, and say which is nearer the oracle.")
+@click.option("--ops", multiple=True, metavar="GLOB", help="Only ops of such names. Repeatable.")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Write DIR/comparison.jsonl."
+)
+def compare_command(a: Path, b: Path, oracle: bool, ops: tuple[str, ...], out: Path | None) -> None:
+    """Hold the recordings A and B against each other, op by op.
+
+    Outputs of exact ops must have the same bits. Others that differ must both lie in the class of their op, for the
+    recorded arguments. 'Furthest apart' is the element in which the two differ most, in units in the last place.
+
+    \b
+    Exit status: 0 they agree, 1 something lies outside its class, 2 one is damaged or no recording, or they have
+    no call in common.
+    """
+    from tqdm import tqdm
+
+    from ..conformance.comparison import compare_recordings
+    from .conformance_tables import comparison_text
+
+    with tqdm(unit="op", leave=False, disable=None) as bar:
+        found = compare_recordings(a, b, ops, oracle=oracle, report=lambda op: bar.update())
+    click.echo(comparison_text(found))
+    if out is not None:
+        click.echo(f"comparison: {found.write(out)}")
+    if found.findings:
+        raise SystemExit(1)
 
 
 def _list(request: Any) -> None:
