@@ -40,6 +40,8 @@ KNOWN: tuple[Equivalent, ...] = (
     # What it keeps apart are fills and copies of rows below n, rows from n on, and channels behind K: where two of them
     # overlap, both are zeros.
     Equivalent("linear_bf16-.*", "pair", "asc_sync_pipe", "zeros over zeros"),
+    # The launcher takes these texts for whole steps of 64 (256) channels only.
+    Equivalent("linear_fp8-.*", "clamp", r"@min\((64|256), max\(\(K - ", "whole steps of channels"),
     # The launcher takes this text for at most 16 rows, so there is one tile of rows.
     Equivalent(
         "linear_bf16-out_float32-rows_16",

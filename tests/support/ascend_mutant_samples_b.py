@@ -72,10 +72,12 @@ def load_records() -> list[Sample]:
 
 
 def linear_bf16() -> list[Sample]:
-    """More tiles than cores, with tails of rows, outputs and channels behind whole tiles."""
-    rng = _rng()
-    x, weight = _bf16(rng, 300, 300), _prepared("linear_bf16", _bf16(rng, 200, 300))
-    return [Sample("tiles and tails", (x, weight, fp32)) for fp32 in (False, True)]
+    """More tiles than cores, with tails of rows, outputs and channels behind whole tiles; channels of half a tile."""
+    rng, found = _rng(), []
+    for rows, outputs, channels in ((300, 200, 300), (130, 130, 50)):
+        x, weight = _bf16(rng, rows, channels), _prepared("linear_bf16", _bf16(rng, outputs, channels))
+        found += [Sample(f"{channels} channels", (x, weight, fp32)) for fp32 in (False, True)]
+    return found
 
 
 def linear_fp8() -> list[Sample]:
