@@ -83,6 +83,27 @@ def grouped_linear() -> list[Sample]:
     ]
 
 
+def hc_collapse() -> list[Sample]:
+    """Rows of a piece of 2,048 channels and a tail."""
+    rng = _rng()
+    return [Sample("pieces", (_bf16(rng, 3, 2, 2048 + 300), _f32(rng, 3, 2)))]
+
+
+def hc_expand() -> list[Sample]:
+    """As `hc_collapse`."""
+    rng, width = _rng(), 2048 + 300
+    return [Sample("pieces", (_bf16(rng, 3, 2, width), _bf16(rng, 3, width), _f32(rng, 3, 2), _f32(rng, 3, 2, 2)))]
+
+
+def moe_return() -> list[Sample]:
+    """Two chunks of 512 entries and a tail from each rank."""
+    rng, ranks, capacity, k = _rng(), 2, 370, 3
+    local = rng.random((ranks * capacity, k)) < 0.5
+    position = np.full(local.shape, -1)
+    position[local] = rng.permutation(local.sum())
+    return [Sample("chunks", (_bf16(rng, int(local.sum()), 8), _i32(position), ranks, capacity * k))]
+
+
 EXTRA: dict[str, Callable[[], list[Sample]]] = {
     "copy_slots": copy_slots,
     "draft_logits": draft_logits,
@@ -90,5 +111,8 @@ EXTRA: dict[str, Callable[[], list[Sample]]] = {
     "engram_hash": engram_hash,
     "gather_rows": gather_rows,
     "grouped_linear": grouped_linear,
+    "hc_collapse": hc_collapse,
+    "hc_expand": hc_expand,
+    "moe_return": moe_return,
     "scatter_embeds": scatter_embeds,
 }
