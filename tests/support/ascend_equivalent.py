@@ -66,6 +66,8 @@ KNOWN: tuple[Equivalent, ...] = (
     # Offset, width, height and a place inside of an image are at least 0, whichever of them is taken.
     Equivalent("image_patches-.*", "subscript", r"^condval_[56] = I\[@", "never below zero"),
     Equivalent("image_patches-.*", "thread", r"^if \(+int64_t\)0 <= [^<&]*@\(int32_t\)threadIdx", "never below zero"),
+    # The sum of all lanes was given to each of them, and what follows takes each for itself.
+    Equivalent("draft_confidence-.*", "source", r"@\(__ubuf__ uint8_t\*\).*\[16448\]\)+, 1, 4, ", "in all lanes"),
     # `begin` is at least 0, so is the remainder of a sum with it, and its sign bit is clear.
     Equivalent("ring_move-.*", "block", r"[LR] & \(\(\(at \+ \(+\(int32_t\)@block_idx", "sign of a remainder"),
     # Padding is zero in all rows of a sequence, whichever of its threads writes which; each has one for its own values.
