@@ -61,6 +61,14 @@ def draft_tap() -> list[Sample]:
     return [Sample("pieces", (_bf16(_rng(), 1, 2, 16484), taps, 1))]
 
 
+def lookup_candidates() -> list[Sample]:
+    """Two pieces of 512 wanted ids, the second in part, in lists of 8,192 and a tail, more rows than cores."""
+    rng, rows, count = _rng(), 4, 8252
+    ids = np.stack([rng.permutation(9000)[:count] for _ in range(rows)])
+    values = torch.from_numpy(-rng.exponential(4, (rows, count)).astype(np.float32))
+    return [Sample("pieces", (_i32(ids), values, _i32(rng.integers(-1, 9000, (rows, 600)))))]
+
+
 def load_records() -> list[Sample]:
     """The last range goes from within a page to its end."""
     rng, found = _rng(), []
@@ -95,6 +103,7 @@ EXTRA: dict[str, Callable[[], list[Sample]]] = {
     "linear_bf16": linear_bf16,
     "linear_fp8": linear_fp8,
     "load_records": load_records,
+    "lookup_candidates": lookup_candidates,
     "mask_rows": mask_rows,
     "merge_patches": merge_patches,
     "silu_mul": silu_mul,
