@@ -75,8 +75,8 @@ KNOWN: tuple[Equivalent, ...] = (
         "draft_inputs-.*", "block|thread", r"^Y7\[.*@.* % \(\(int64_t\)d\)\).*= \(int64_t\)0;$", "zeros permuted"
     ),
     Equivalent("draft_inputs-.*", "block|thread", r"^if \(.*@.* % d\) == 0\) \{$", "one thread of each sequence"),
-    # The loop goes on behind a list's end. What nothing wrote is -1 in the model, an id that is not looked up; behind the
-    # last of several pieces stand ids of the same row with their values.
+    # The loop goes on behind a list's end. What nothing wrote is -1 in the model, an id that is not looked up; behind
+    # the last of several pieces stand ids of the same row with their values.
     Equivalent("lookup_candidates-.*", "clamp", r"k < @min\(8192, ", "unwritten ids are -1"),
     # The loop goes on to the end of a whole piece, and asks of each token whether the row has it.
     Equivalent("mask_rows-.*", "clamp", r"@min\(8192, ", "tested in the loop"),

@@ -10,6 +10,7 @@ import torch
 from deepinfer.conformance.calls import REFERENCE
 from deepinfer.hal.catalog import CATALOG
 from deepinfer.hal.registry import REGISTRY
+from deepinfer.ops.layer_samples import EPS, HC_EPS, SINKHORN
 from deepinfer.ops.layouts import FP4_16, FP8_32
 from deepinfer.ops.spec import SPECS, Sample, WeightHandle
 
@@ -19,7 +20,11 @@ def _rng() -> np.random.Generator:
 
 
 def _bf16(rng: np.random.Generator, *shape: int) -> torch.Tensor:
-    return torch.from_numpy(rng.standard_normal(shape).astype(np.float32)).bfloat16()
+    return _f32(rng, *shape).bfloat16()
+
+
+def _f32(rng: np.random.Generator, *shape: int) -> torch.Tensor:
+    return torch.from_numpy(rng.standard_normal(shape).astype(np.float32))
 
 
 def _bytes(rng: np.random.Generator, low: int, high: int, *shape: int) -> torch.Tensor:
@@ -40,7 +45,7 @@ def _prepared(op: str, *weight: torch.Tensor) -> WeightHandle:
 def mask_rows() -> list[Sample]:
     """A row of three pieces of 8,192 tokens that ends with a whole word."""
     rng, width = _rng(), 2 * 8192 + 288
-    logits = torch.from_numpy(rng.standard_normal((2, width)).astype(np.float32))
+    logits = _f32(rng, 2, width)
     words = torch.from_numpy(rng.integers(-(2**31), 2**31, (3, width // 32)).astype(np.int32))
     return [Sample("pieces", (logits, words, _i32([0, -1, 1]), _i32([0, 0, 0]), _i32([0, 1, 2])))]
 
@@ -67,6 +72,14 @@ def lookup_candidates() -> list[Sample]:
     ids = np.stack([rng.permutation(9000)[:count] for _ in range(rows)])
     values = torch.from_numpy(-rng.exponential(4, (rows, count)).astype(np.float32))
     return [Sample("pieces", (_i32(ids), values, _i32(rng.integers(-1, 9000, (rows, 600)))))]
+
+
+def hc_coefficients() -> list[Sample]:
+    """Two rows at once and one behind them, three groups of 64 rows, channels of a piece of 512 and a tail."""
+    rng, streams, width = _rng(), 4, 150
+    fn = _f32(rng, 24, streams * width) * (streams * width) ** -0.5
+    x, base, scale = _bf16(rng, 141, streams, width), _f32(rng, 24), _f32(rng, 3)
+    return [Sample("pieces", (x, fn, base, scale, EPS, HC_EPS, SINKHORN))]
 
 
 def load_records() -> list[Sample]:
@@ -100,6 +113,7 @@ def linear_fp8() -> list[Sample]:
 
 EXTRA: dict[str, Callable[[], list[Sample]]] = {
     "draft_tap": draft_tap,
+    "hc_coefficients": hc_coefficients,
     "linear_bf16": linear_bf16,
     "linear_fp8": linear_fp8,
     "load_records": load_records,
