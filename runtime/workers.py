@@ -347,13 +347,14 @@ def deadline(process: subprocess.Popen[bytes], seconds: float) -> Iterator[threa
         timer.join()  # from here on it kills nobody
 
 
-def greet(descriptor: int) -> tuple[Connection, Any, int | None]:
-    """The beginning of a worker: its pipe, what `_hello` said, and the bound of its memory, which is in force. The
-    worker answers when it is ready.
+def greet(descriptor: int, bound: bool = True) -> tuple[Connection, Any, int | None]:
+    """The beginning of a worker: its pipe, what `_hello` said, and the bound of its memory, which is in force unless
+    `bound` says that the worker sees to that. The worker answers when it is ready.
     """
     pipe = Connection(descriptor)
     hello, memory = pickle.loads(pipe.recv_bytes())
-    bound_memory(memory)
+    if bound:
+        bound_memory(memory)
     return pipe, hello, memory
 
 

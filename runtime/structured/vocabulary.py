@@ -1,0 +1,65 @@
+"""The tokens of a model as grammars see them, and the library that runs grammars."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ...hal.errors import NotSupportedError
+from .args import Structure
+
+if TYPE_CHECKING:
+    from ...model.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What every token writes.
+
+    Attributes:
+        pieces: bytes of each id of the model; b"" for those that are no text: control tokens, and ids without meaning.
+        control: what the control tokens among them are spelled, by id. Only structural tags that spell one allow it.
+        eos_id: ends an output.
+    """
+
+    pieces: tuple[bytes, ...]
+    control: Mapping[int, str] = field(default_factory=dict)
+    eos_id: int = 1
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, vocab_size: int) -> Vocabulary:
+        """Those of a tokenizer; ids that it does not have write nothing."""
+        special = {one for one in tokenizer.control_ids if one < vocab_size}
+        pieces = [tokenizer.token_bytes(one) if one < tokenizer.vocab_size else b"" for one in range(vocab_size)]
+        control = {one: pieces[one].decode() for one in special if one != tokenizer.eos_id}
+        for one in special:
+            pieces[one] = b""
+        return cls(tuple(pieces), control, tokenizer.eos_id)
+
+    def spelled(self, structure: Structure) -> frozenset[int]:
+        """Control tokens that a structure may write."""
+        if structure.kind != "structural_tag":
+            return frozenset()
+        return frozenset(one for one, text in self.control.items() if text and text in structure.text)
+
+    def info(self, spelled: frozenset[int] = frozenset()) -> Any:
+        """As `xgrammar.TokenizerInfo`."""
+        pieces = list(self.pieces)
+        for one in spelled:
+            pieces[one] = self.control[one].encode()
+        return load_xgrammar().TokenizerInfo(pieces, vocab_size=len(pieces), stop_token_ids=[self.eos_id])
+
+
+def check_installed() -> None:
+    """Raises NotSupportedError where the library for grammars is not installed."""
+    if importlib.util.find_spec("xgrammar") is None:
+        raise NotSupportedError("so_args", 'xgrammar is not installed: pip install "deepinfer-hal[structured]"')
+
+
+def load_xgrammar() -> Any:
+    """The library. Raises NotSupportedError."""
+    check_installed()
+    return importlib.import_module("xgrammar")
