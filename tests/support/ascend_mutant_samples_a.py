@@ -83,6 +83,11 @@ def grouped_linear() -> list[Sample]:
     ]
 
 
+def block_select() -> list[Sample]:
+    """More visible entries than there are."""
+    return [Sample("more visible than lanes", (_bf16(_rng(), 4, 100), _i32([100, 130, 7, 104]), 8, 4))]
+
+
 def hc_collapse() -> list[Sample]:
     """Rows of a piece of 2,048 channels and a tail."""
     rng = _rng()
@@ -105,6 +110,7 @@ def moe_return() -> list[Sample]:
 
 
 EXTRA: dict[str, Callable[[], list[Sample]]] = {
+    "block_select": block_select,
     "copy_slots": copy_slots,
     "draft_logits": draft_logits,
     "embed_streams": embed_streams,
