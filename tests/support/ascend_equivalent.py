@@ -68,6 +68,13 @@ KNOWN: tuple[Equivalent, ...] = (
     Equivalent("image_patches-.*", "thread", r"^if \(+int64_t\)0 <= [^<&]*@\(int32_t\)threadIdx", "never below zero"),
     # The sum of all lanes was given to each of them, and what follows takes each for itself.
     Equivalent("draft_confidence-.*", "source", r"@\(__ubuf__ uint8_t\*\).*\[16448\]\)+, 1, 4, ", "in all lanes"),
+    Equivalent("block_tops", "source", r"@\(__ubuf__ uint8_t\*\).*\[32800\]\)+, 1, 4, ", "in all lanes"),
+    # A chunk has no more blocks than fit in it. What is computed behind the last block stays in UB; what is behind the
+    # visible lanes of the last block is hidden by its score, which is infinite in any case.
+    Equivalent("block_tops", "clamp", r"c < \(\(@min\(\(min\(\(16384 / size\)", "at most a chunk anyway"),
+    Equivalent("block_tops", "clamp", r"(c|c_1) < \(\((min\(\()?@min\(\(16384 / size\)", "behind the last block"),
+    Equivalent("block_tops", "clamp", r"update_mask_b32\(\(@min\(\(16384 / size\)", "behind the last block"),
+    Equivalent("block_tops", "clamp", r"update_mask_b32\(max\(\(@min\(16384, \(visible", "in the last block"),
     # `begin` is at least 0, so is the remainder of a sum with it, and its sign bit is clear.
     Equivalent("ring_move-.*", "block", r"[LR] & \(\(\(at \+ \(+\(int32_t\)@block_idx", "sign of a remainder"),
     # Padding is zero in all rows of a sequence, whichever of its threads writes which; each has one for its own values.
@@ -75,6 +82,18 @@ KNOWN: tuple[Equivalent, ...] = (
         "draft_inputs-.*", "block|thread", r"^Y7\[.*@.* % \(\(int64_t\)d\)\).*= \(int64_t\)0;$", "zeros permuted"
     ),
     Equivalent("draft_inputs-.*", "block|thread", r"^if \(.*@.* % d\) == 0\) \{$", "one thread of each sequence"),
+    # A remainder by the number of replicas is in the table's range, whichever token it is of; what makes it the one of
+    # a negative number is never asked for, or changes nothing that is compared with 0.
+    Equivalent(
+        "choose_experts-.*", "block|thread", r"^int32_t rmod(_1)? = \(\(own \+ [^%/]*@[^%/]*/ slots", "remainders"
+    ),
+    Equivalent(
+        "choose_experts-.*",
+        "subscript|thread",
+        r"^if .* \+ \(\(\(\(0 <= .*@.*\? rmod : |\|\| [^|&?]*@[^|&?]* < [^&?]*&& \(rmod"
+        r"|\? rmod\w* : \(rmod\w* \+ [^]]*@",
+        "remainders",
+    ),
     # The loop goes on behind a list's end. What nothing wrote is -1 in the model, an id that is not looked up; behind
     # the last of several pieces stand ids of the same row with their values.
     Equivalent("lookup_candidates-.*", "clamp", r"k < @min\(8192, ", "unwritten ids are -1"),

@@ -82,6 +82,21 @@ def hc_coefficients() -> list[Sample]:
     return [Sample("pieces", (x, fn, base, scale, EPS, HC_EPS, SINKHORN))]
 
 
+def moe_dispatch() -> list[Sample]:
+    """More tiles of 256 slots than cores; some slots are nobody's; the last of a tile takes not the first replica."""
+    rng, rows, k, experts, replicas = _rng(), 200, 8, 12, 3
+    chosen = np.stack([rng.permutation(experts)[:k] for _ in range(rows)])
+    chosen[rng.random(chosen.shape) < 0.2] = -1
+    chosen[31, 7] = experts - 1
+    table = np.full((experts, replicas), -1)
+    for expert in range(experts):
+        count = 1 + expert % replicas
+        table[expert, :count] = rng.permutation(24)[:count]
+    xq, xs = _bytes(rng, 0, 0x7F, rows, 32).view(torch.float8_e4m3fn), _bytes(rng, 118, 132, rows, 1)
+    given = (xq, xs, _i32(chosen), _f32(rng, rows, k), _i32(table), 3, 8, 0, rows, rows * k)
+    return [Sample("tiles", given)]
+
+
 def load_records() -> list[Sample]:
     """The last range goes from within a page to its end."""
     rng, found = _rng(), []
@@ -120,5 +135,6 @@ EXTRA: dict[str, Callable[[], list[Sample]]] = {
     "lookup_candidates": lookup_candidates,
     "mask_rows": mask_rows,
     "merge_patches": merge_patches,
+    "moe_dispatch": moe_dispatch,
     "silu_mul": silu_mul,
 }
