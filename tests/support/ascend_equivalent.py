@@ -94,6 +94,11 @@ KNOWN: tuple[Equivalent, ...] = (
         r"|\? rmod\w* : \(rmod\w* \+ [^]]*@",
         "remainders",
     ),
+    # Rows behind the last one, of those that are done at once, are computed from what is in UB, and stay there.
+    Equivalent("hc_sums-.*", "clamp", r"(o|b|b_1) < \(?@min\(rows, ", "rows stay in UB"),
+    Equivalent("hc_mix-.*", "clamp", r"update_mask_b32\(@min\(64, ", "rows stay in UB"),
+    # The last round adds what stands before lanes behind lane 63 of 64.
+    Equivalent("moe_pack-.*", "loop", r"y(_1)? < 64", "nothing behind lane 63"),
     # The loop goes on behind a list's end. What nothing wrote is -1 in the model, an id that is not looked up; behind
     # the last of several pieces stand ids of the same row with their values.
     Equivalent("lookup_candidates-.*", "clamp", r"k < @min\(8192, ", "unwritten ids are -1"),

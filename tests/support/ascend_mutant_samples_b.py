@@ -75,10 +75,10 @@ def lookup_candidates() -> list[Sample]:
 
 
 def hc_coefficients() -> list[Sample]:
-    """Two rows at once and one behind them, three groups of 64 rows, channels of a piece of 512 and a tail."""
+    """Three rows at once and two behind them, more groups of 64 rows than cores, channels of a piece of 512 and a tail."""
     rng, streams, width = _rng(), 4, 150
     fn = _f32(rng, 24, streams * width) * (streams * width) ** -0.5
-    x, base, scale = _bf16(rng, 141, streams, width), _f32(rng, 24), _f32(rng, 3)
+    x, base, scale = _bf16(rng, 200, streams, width), _f32(rng, 24), _f32(rng, 3)
     return [Sample("pieces", (x, fn, base, scale, EPS, HC_EPS, SINKHORN))]
 
 
@@ -95,6 +95,13 @@ def moe_dispatch() -> list[Sample]:
     xq, xs = _bytes(rng, 0, 0x7F, rows, 32).view(torch.float8_e4m3fn), _bytes(rng, 118, 132, rows, 1)
     given = (xq, xs, _i32(chosen), _f32(rng, rows, k), _i32(table), 3, 8, 0, rows, rows * k)
     return [Sample("tiles", given)]
+
+
+def moe_pack() -> list[Sample]:
+    """One expert less than two registers of counts, so that what follows the last offset was written by nothing."""
+    rng = _rng()
+    chosen = np.stack([rng.permutation(140)[:6] for _ in range(120)])
+    return [Sample("127 experts", (_i32(chosen), _f32(rng, 120, 6), 5, 127))]
 
 
 def load_records() -> list[Sample]:
@@ -136,5 +143,6 @@ EXTRA: dict[str, Callable[[], list[Sample]]] = {
     "mask_rows": mask_rows,
     "merge_patches": merge_patches,
     "moe_dispatch": moe_dispatch,
+    "moe_pack": moe_pack,
     "silu_mul": silu_mul,
 }
