@@ -75,7 +75,7 @@ def lookup_candidates() -> list[Sample]:
 
 
 def hc_coefficients() -> list[Sample]:
-    """Three rows at once and two behind them, more groups of 64 rows than cores, channels of a piece of 512 and a tail."""
+    """Three rows at once and two behind them, groups of 64 rows, channels of a piece of 512 and a tail."""
     rng, streams, width = _rng(), 4, 150
     fn = _f32(rng, 24, streams * width) * (streams * width) ** -0.5
     x, base, scale = _bf16(rng, 200, streams, width), _f32(rng, 24), _f32(rng, 3)

@@ -223,6 +223,9 @@ def parts_now(program: Program, logged: Logged) -> tuple[Part, Part]:
         if sum(m.kind in kinds for m in every) != before.count:
             raise SweepAgainError("there are other mutants now")
         silent = [m for m in every if m.kind in kinds and (m in left or explained(program, m))]
+        # This rule is asked only of what data has not betrayed.
+        if redundant.RACE_FREE not in before.redundant:
+            silent = [m for m in silent if m in left or explained(program, m) != redundant.RACE_FREE]
         known: dict[str, int] = {}
         for m in silent:
             if m not in left:
