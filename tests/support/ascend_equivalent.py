@@ -98,7 +98,9 @@ KNOWN: tuple[Equivalent, ...] = (
     Equivalent("hc_sums-.*", "clamp", r"(o|b|b_1) < \(?@min\(rows, ", "rows stay in UB"),
     Equivalent("hc_mix-.*", "clamp", r"update_mask_b32\(@min\(64, ", "rows stay in UB"),
     # The last round adds what stands before lanes behind lane 63 of 64.
-    Equivalent("moe_pack-.*", "loop", r"y(_1)? < 64", "nothing behind lane 63"),
+    Equivalent("(moe_pack|place_rows)-.*", "loop", r"y(_1)? < 64", "nothing behind lane 63"),
+    # Asked for its sign alone.
+    Equivalent("place_rows-.*", "block|thread", r"^int64_t rmod_1 = .*@", "remainders"),
     # The loop goes on behind a list's end. What nothing wrote is -1 in the model, an id that is not looked up; behind
     # the last of several pieces stand ids of the same row with their values.
     Equivalent("lookup_candidates-.*", "clamp", r"k < @min\(8192, ", "unwritten ids are -1"),
