@@ -149,8 +149,12 @@ class Queues:
         """The waiting requests, up to the first for whom pages are short and behind whom nobody may begin."""
         views: list[RequestView] = []
         left = self.cache.free_pages
-        for request in waiting:
+        floor: int | None = None  # of those who lack pages: nobody of a lower one begins before them
+        for request, level in zip(waiting, self.waiting.levels(waiting, now), strict=True):
+            if floor is not None and level < floor:
+                continue
             view = self._waiting_view(request)
+            view.priority = level
             # One that has given way is not made to wait by others.
             view.patient = not request.preemptions and now - request.arrival_time < PATIENCE
             views.append(view)
@@ -159,6 +163,8 @@ class Queues:
                 left -= need
             elif not view.patient:
                 break
+            else:
+                floor = level
         return views
 
     def _waiting_view(self, request: Request) -> RequestView:

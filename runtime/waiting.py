@@ -11,7 +11,7 @@ import heapq
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 
 from .request import Request
@@ -247,6 +247,11 @@ class Waiting:
             heapq.heappush(self._levels.setdefault(entry[3].level, []), entry)
         return chosen
 
+    def levels(self, requests: Sequence[Request], now: float) -> list[int]:
+        """Priorities of some that wait as `first` counts them: with their waiting, up to the highest that waits."""
+        top = max(self._priorities, default=0)
+        return [min(top, _raised(request, now)) for request in requests]
+
     def _next(self, top: int) -> Entry | None:
         """The entry that comes first: of the highest level, where all from `top` on are one."""
         best: Entry | None = None
@@ -305,8 +310,11 @@ class Waiting:
 
     def _level(self, request: Request) -> int:
         """Priority with the time that it has waited, as far as that counts."""
-        waited = int(max(0.0, self._now - request.arrival_time) / AGEING)
-        return int(min(self._highest, request.params.priority + waited))
+        return int(min(self._highest, _raised(request, self._now)))
+
+
+def _raised(request: Request, now: float) -> int:
+    return request.params.priority + int(max(0.0, now - request.arrival_time) / AGEING)
 
 
 def _lane(request: Request) -> Lane:

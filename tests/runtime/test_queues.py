@@ -10,15 +10,17 @@ import pytest
 
 from deepinfer.runtime.images import PromptImage
 from deepinfer.runtime.params import SamplingParams
+from deepinfer.runtime.plan import Limits
+from deepinfer.runtime.planner import plan_step
 from deepinfer.runtime.pool import PoolError
 from deepinfer.runtime.queues import PATIENCE, Queues
 from deepinfer.runtime.request import Request
 
 
-def request(key: int) -> Request:
+def request(key: int, priority: int = 0, arrived: float = 0.0) -> Request:
     return Request(
-        key=key, request_id=key, user_id=None, sample_index=0, params=SamplingParams(), seed=0, eos_id=1, prompt_len=3,
-        max_output_tokens=4, tokens=np.array([4, 5, 6], np.int32), arrival_time=0.0,
+        key=key, request_id=key, user_id=None, sample_index=0, params=SamplingParams(priority=priority), seed=0,
+        eos_id=1, prompt_len=3, max_output_tokens=4, tokens=np.array([4, 5, 6], np.int32), arrival_time=arrived,
     )  # fmt: skip
 
 
@@ -71,6 +73,25 @@ def test_nobody_is_looked_at_behind_one_that_does_not_fit() -> None:
     assert keys(views) == [0, 1, 2] and not any(view.patient for view in views)
     queues.waiting.find(1).preemptions = 1
     assert [view.patient for view in queues.snapshot([], 0.0).waiting[:2]] == [True, False]
+
+
+def test_a_snapshot_says_the_priority_of_turns() -> None:
+    """Of one that waits with its waiting, so it goes before a prompt under way of what it has come to."""
+    queues = Queues(num_pages=99, num_slots=9, max_requests=9, page_tokens=4)
+    queues.add([request(0, priority=3), request(1), request(2, priority=5, arrived=49.0)])
+    queues.admit(0)
+    queues.running[0].computed = 1
+    limits = Limits(max_tokens=64, max_requests=9, page_tokens=4)
+    for now, levels, order in ((0.0, [5, 0], [2, 0, 1]), (50.0, [5, 5], [1, 2, 0])):
+        state = queues.snapshot([], now)
+        assert [view.priority for view in state.waiting] == levels
+        assert keys(plan_step(state, limits).items) == order
+
+
+def test_nobody_is_looked_at_who_would_take_the_pages_of_a_higher_priority() -> None:
+    queues = Queues(num_pages=1, num_slots=9, max_requests=9, page_tokens=4)
+    queues.add([request(0, priority=1), request(1, priority=1), request(2), request(3, priority=1, arrived=2.0)])
+    assert keys(queues.snapshot([], 3.0).waiting) == [0, 1, 3], "0 takes the page that there is, 1 and 3 lack one"
 
 
 def test_a_snapshot_holds_what_may_run(queues: Queues) -> None:
