@@ -25,7 +25,8 @@ class Limits:
         max_drafts: most drafts that a request verifies in one step.
         step_seconds: time that a step is to take: prompts are cut so that it is not predicted to take longer; None is
             no such limit.
-        least_chunk: rows that a step gives to prompts all the same, so that these get on whatever the others take.
+        least_chunk: rows that a step gives to prompts all the same, so that these get on whatever the others take; and
+            the fewest with which one begins that takes more than one step, where a step has four times as many.
     """
 
     max_tokens: int
@@ -66,7 +67,7 @@ class RequestView:
         kept: of a request that runs: pages that stay taken when it and all behind it give way, since those before it
             share them. Only said where the step might be short of pages.
         shared: of these requests: pages that anybody else has, too.
-        priority: as the request says.
+        priority: as the request says; of one that waits, with what its waiting counts, as in the order of turns.
         most: tokens that it computes at most, so that bounds of a step that is planned ahead take no page that it can
             never use; 0 is no such bound.
         paused: it runs and takes no part in this step: it ends with the step before, or its state is copied behind it.

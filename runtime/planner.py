@@ -10,8 +10,14 @@ Policy
   prompt never stalls them; what is left of the token budget goes to prompts: by priority, and among equals first to
   those that are under way, then to new ones in the order of turns.
 * Nobody is stuck behind a long prompt. Where prompts may be cut, one that does not fit leaves up to half of what there
-  is, rows and time, to those behind it. Where they may not, those behind it go first as far as the next step still
-  holds it.
+  is, rows and time, to those behind it of no lower priority that this step could hold and that want at most half as
+  much as it does; to others it leaves nothing, so long prompts follow one another and do not all begin at once. A
+  prompt begins with `least_chunk` rows, or whole. Where prompts may not be cut, those behind go first as far as the
+  next step still holds the long one.
+* Nobody is stuck behind higher priorities once it holds memory: of the prompts under way the one that was submitted
+  first gets `least_chunk` rows of every step, at most a quarter of it.
+* Where the summed lengths of prompts are capped, one that is too long for what is left is passed by those that end in
+  this step, so they do not stand in its way in the next.
 * A new request gets the pages of its whole known text and a state slot when it is admitted, so it never needs pages in
   the middle of its prompt. A decoding request takes a page when it, or a draft that is to be verified, crosses a page
   border; it keeps the page when the draft is rejected.
@@ -27,8 +33,8 @@ Policy
   (results are the same bit for bit since rows do not depend on how they are batched); or it ends, if the engine was
   told to stop preempted requests. No request is admitted in a step that preempts.
 * Admission is in the order of turns (`waiting.py`), and the plan says what the first one lacks that has to wait. Who
-  lacks pages is passed by those behind it while it is patient (`RequestView.patient`), then they wait as well; so do
-  they behind one that lacks a slot.
+  lacks pages is passed by those behind it of the same priority while it is patient (`RequestView.patient`), then they
+  wait as well; so do they behind one that lacks a slot.
 * A request that is admitted begins behind what the prefix cache has of it. A step ends where the cache wants the state
   of a request (`RequestView.cut`).
 """
@@ -50,8 +56,8 @@ def plan_step(state: Snapshot, limits: Limits) -> StepPlan:
     else:
         begin, held = _who_may_begin(state, limits, len(running), free_pages)
     under_way = [(view, -1) for view in running if not (view.paused or is_decoding(view))]
-    late = give_rows(in_turn(under_way, begin), limits, state.cost, plan, len(running))
-    plan.held = next(iter([*late, *held]), None)
+    late = give_rows(in_turn(under_way, begin), limits, state.cost, plan, running)
+    plan.held = late or next(iter(held), None)
     return plan
 
 
@@ -62,13 +68,17 @@ def _who_may_begin(
     begin: list[tuple[RequestView, int]] = []
     held: list[Held] = []
     slots = min(state.free_slots, limits.max_requests - running)
+    floor: int | None = None  # highest priority of those who lack pages: lower ones do not take what these wait for
     for view in state.waiting:
+        if floor is not None and view.priority < floor:
+            continue
         pages = pages_to_begin(view, limits.page_tokens)
         lack = _lack(pages + view.reclaimed, free_pages, slots, state.free_slots)
         if lack:
             held.append(Held(view.key, lack))
             if slots <= 0 or not view.patient:
                 break
+            floor = view.priority
             continue
         begin.append((view, pages))
         slots -= 1

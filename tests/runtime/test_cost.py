@@ -137,8 +137,11 @@ def test_a_prompt_is_cut_to_the_time_that_decoding_rows_leave() -> None:
 
 def test_prompts_get_on_however_long_decoding_takes() -> None:
     slow = Cost(1.0, 0.0, 0.0, 0.0, 640)
-    items = planned([RequestView(0, 10, 9, 1)], [RequestView(1, 100), RequestView(2, 100), RequestView(3, 100)], slow)
-    assert [(item.key, item.end - item.start) for item in items] == [(0, 1), (1, 64), (2, 32), (3, 32)]
+    items = planned([RequestView(0, 10, 9, 1)], [RequestView(1, 100), RequestView(2, 30), RequestView(3, 100)], slow)
+    assert [(item.key, item.end - item.start) for item in items] == [(0, 1), (1, 98), (2, 30)]
+    # Nor do higher priorities take all of it from one that is under way.
+    items = planned([RequestView(0, 300, 99, 3)], [RequestView(1, 300, priority=1)], slow)
+    assert [(item.key, item.end - item.start) for item in items] == [(1, 96), (0, 32)]
     (first, *_) = planned([RequestView(0, 10, 9, 1)], [RequestView(1, 200)], slow)[1:]
     assert first.end == 128
 
@@ -147,8 +150,12 @@ def test_a_prompt_leaves_half_of_the_time_to_those_behind_it() -> None:
     long, short = RequestView(1, 8000), RequestView(2, 300)
     (alone_,), (beside, other) = planned([], [long]), planned([], [long, short])
     assert other.end == 300 and alone_.end / 2 < beside.end < alone_.end - 100
-    first, second = planned([], [long, RequestView(2, 8000)])
+    first, second = planned([], [long, RequestView(2, alone_.end - 50)])
     assert alone_.end / 2 < first.end == second.end < alone_.end, "two beginnings cost less than one beginning and more"
+    assert planned([], [long, RequestView(2, 8000)]) == [alone_], "nothing to one that would not end either"
+    high, low = RequestView(1, 8000, priority=1), RequestView(0, 8000, 128, 63)
+    (first, second) = planned([low], [high])
+    assert (second.key, second.end - second.start) == (0, 128) and first.end < alone_.end
 
 
 def test_a_time_needs_prompts_that_may_be_cut() -> None:
