@@ -35,8 +35,8 @@ KNOWN: tuple[Equivalent, ...] = (
     Equivalent("load_records-.*", "pair", "asc_sync_pipe", "distinct rows"),
     Equivalent("copy_slots-.*|moe_dispatch-.*", "pair", "asc_sync_pipe", "distinct slots"),
     Equivalent("embed_streams-.*", "pair", "asc_sync_pipe", "distinct rows"),
-    # Between two loads that it keeps apart is a store, which waits for the first and is waited for by the second.
-    Equivalent("scatter_embeds-.*", "pair", "asc_sync_pipe", "loads in turn"),
+    # Between two loads that it keeps apart is a use, which waits for the first and is waited for by the second.
+    Equivalent("scatter_embeds-.*|number_products-.*", "pair", "asc_sync_pipe", "loads in turn"),
     # What it keeps apart are fills and copies of rows below n, rows from n on, and channels behind K: where two of them
     # overlap, both are zeros.
     Equivalent("linear_bf16-.*", "pair", "asc_sync_pipe", "zeros over zeros"),
@@ -75,6 +75,11 @@ KNOWN: tuple[Equivalent, ...] = (
     Equivalent("block_tops", "clamp", r"(c|c_1) < \(\((min\(\()?@min\(\(16384 / size\)", "behind the last block"),
     Equivalent("block_tops", "clamp", r"update_mask_b32\(\(@min\(\(16384 / size\)", "behind the last block"),
     Equivalent("block_tops", "clamp", r"update_mask_b32\(max\(\(@min\(16384, \(visible", "in the last block"),
+    # A row of a stream has the whole piece of UB for itself.
+    Equivalent("hc_expand-.*", "clamp", r"(c < \(|update_mask_b32\()\(@min\(2048, ", "behind the tail"),
+    # Which lanes hold entries matters to those behind them alone, and behind the last entry nothing is copied out.
+    Equivalent("number_products-.*", "threads", "simt_vf_1>", "behind the tail"),
+    Equivalent("number_products-.*", "clamp|thread|subscript", r"1088\)\] = min\(512, \(part", "behind the tail"),
     # `begin` is at least 0, so is the remainder of a sum with it, and its sign bit is clear.
     Equivalent("ring_move-.*", "block", r"[LR] & \(\(\(at \+ \(+\(int32_t\)@block_idx", "sign of a remainder"),
     # Padding is zero in all rows of a sequence, whichever of its threads writes which; each has one for its own values.

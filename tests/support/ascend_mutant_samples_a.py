@@ -40,6 +40,13 @@ def embed_streams() -> list[Sample]:
     return [Sample("pieces", (_i32([1, -1, 0]), _bf16(_rng(), 2, 20000), 2))]
 
 
+def compress_pool() -> list[Sample]:
+    """Rows as wide as can be, one of padding."""
+    rng, width = _rng(), 2048
+    values = _f32(rng, 3, width), _f32(rng, 3, width), _f32(rng, 1, 3, 2, width)
+    return [Sample("widest", (*values, _i32([3, 4, 0]), _i32([0, 0, -1]), _i32([3]), _i32([0])))]
+
+
 def copy_slots() -> list[Sample]:
     """Slots of two pieces of 32 KiB and a tail, one copied, one cleared."""
     return [Sample("pieces", (_bytes(_rng(), 0, 256, 3, 70000), _i32([[0, 1], [-1, 2]])))]
@@ -111,6 +118,7 @@ def moe_return() -> list[Sample]:
 
 EXTRA: dict[str, Callable[[], list[Sample]]] = {
     "block_select": block_select,
+    "compress_pool": compress_pool,
     "copy_slots": copy_slots,
     "draft_logits": draft_logits,
     "embed_streams": embed_streams,
