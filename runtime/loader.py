@@ -25,6 +25,7 @@ from ..model.hub import resolve_model
 from ..model.tokenizer import Tokenizer
 from ..model.transformer import Model
 from ..model.truncation import EXACT, Truncation
+from ..ops.sampling import fixed31, sample_filter
 from . import host
 from .args import PAGE_TOKENS, EngineArgs
 from .drafting import ModelDrafter, Speculation
@@ -375,7 +376,9 @@ def largest_step(model: Model, limits: Limits, streams: Streams) -> int:
     """Run a step of as many rows as one may have, so that what it takes beside weights and caches is in the device's
     account when the rest is divided: the allocator keeps it for later steps.
 
-    Its rows are those of prompts, the longest first; as many give logits as requests may draw from in a step.
+    Its rows are those of prompts, the longest first; as many give logits as requests may draw from in a step, and these
+    are filtered as top_p is. The first prompt ends at the greatest length, since what index scores take is rows times
+    the longest context among them: pages before its rows are a few that its block table repeats.
 
     Returns:
         Rows that were computed.
@@ -392,18 +395,24 @@ def largest_step(model: Model, limits: Limits, streams: Streams) -> int:
         rows -= lengths[-1]
     slices, page = [], 1
     for slot, length in enumerate(lengths, 1):
-        pages = list(range(page, page + pages_for(length, PAGE_TOKENS)))
-        asked, page = min(length, logits), page + len(pages)
-        tokens = np.zeros(length, np.int32)
-        slices.append(SequenceSlice(tokens, 0, length, slot, pages, range(length - asked, length)))
+        end = model.max_model_len if slot == 1 else length
+        held = min(pages_for(end, PAGE_TOKENS), pages_for(length, PAGE_TOKENS) + 1)  # no two rows write to one place
+        pages = [page + number % held for number in range(pages_for(end, PAGE_TOKENS))]
+        asked, page = min(length, logits), page + held
+        tokens = np.zeros(end, np.int32)
+        slices.append(SequenceSlice(tokens, end - length, end, slot, pages, range(end - asked, end)))
         logits -= asked
     try:
         caches = model.new_caches(page, len(lengths) + 1)
-        model.forward(Batch.build(slices, model.config.text, model.device), caches)
+        found = model.forward(Batch.build(slices, model.config.text, model.device), caches)
+        warm = torch.ones(found.shape[0], dtype=torch.float32, device=found.device)
+        sample_filter(found, warm, top_p=torch.full_like(warm, fixed31(0.9), dtype=torch.int64))
         streams.synchronize()
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise InvalidArgumentError(
-            "max_num_batched_tokens", limits.max_tokens, "fewer rows: a step of so many does not fit beside the model"
+            "max_num_batched_tokens",
+            limits.max_tokens,
+            "fewer rows, or a smaller max_model_len: a step of so many does not fit beside the model",
         ) from error
     return sum(lengths)
 

@@ -474,7 +474,14 @@ def test_one_engine_of_a_process_is_bound(monkeypatch: pytest.MonkeyPatch, caplo
 
 def test_the_largest_step_runs_before_the_pool_takes_the_rest(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr(model, "forward", lambda batch, caches: seen.append((batch, caches)))
+    filtered: list[Any] = []
+
+    def forward(batch: Any, caches: Any) -> torch.Tensor:
+        seen.append((batch, caches))
+        return torch.zeros(batch.logit_rows.shape[0], 8)
+
+    monkeypatch.setattr(model, "forward", forward)
+    monkeypatch.setattr(loader, "sample_filter", lambda logits, warm, top_p: filtered.append((logits, warm, top_p)))
     streams = load_backend("reference").streams(Device("cpu"))
     limits = Limits(max_tokens=600, max_requests=100, page_tokens=128, max_drafts=4)
     assert loader.largest_step(model, limits, streams) == 600
@@ -483,6 +490,8 @@ def test_the_largest_step_runs_before_the_pool_takes_the_rest(model: Model, monk
     assert batch.logit_rows.shape[0] == 500 and caches.pages.shape[0] == 1 + 2 + 2 + 1
     few = Limits(max_tokens=600, max_requests=2, page_tokens=128)
     assert loader.largest_step(model, few, streams) == 512 and seen[-1][0].logit_rows.shape[0] == 2
+    assert [logits.shape[0] for logits, _, _ in filtered] == [500, 2]
+    assert filtered[-1][1].tolist() == [1.0] * 2 and 0 < int(filtered[-1][2][0]) < 1 << 31
 
     def short(batch: Any, caches: Any) -> Any:
         raise torch.OutOfMemoryError("out of memory")
@@ -490,6 +499,22 @@ def test_the_largest_step_runs_before_the_pool_takes_the_rest(model: Model, monk
     monkeypatch.setattr(model, "forward", short)
     with pytest.raises(InvalidArgumentError, match="max_num_batched_tokens: got 600; allowed: fewer rows"):
         loader.largest_step(model, limits, streams)
+
+
+def test_the_largest_step_ends_where_prompts_are_longest(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Index scores take rows times the longest context; pages that only have to be named are few."""
+    length = model.max_model_len
+    seen: list[Any] = []
+    forward = model.forward
+    monkeypatch.setattr(model, "forward", lambda batch, caches: seen.append((batch, caches)) or forward(batch, caches))
+    streams = load_backend("reference").streams(Device("cpu"))
+    assert loader.largest_step(model, Limits(max_tokens=3, max_requests=2, page_tokens=128), streams) == 3
+    ((batch, caches),) = seen
+    assert batch.positions.tolist() == [length - 3, length - 2, length - 1]
+    assert batch.entries == {ratio: length // ratio for ratio in batch.entries} and batch.entries
+    pages = batch.block_table.tolist()[0]
+    assert len(pages) == -(-length // 128) and set(pages) == set(range(1, caches.pages.shape[0]))
+    assert caches.pages.shape[0] == 1 + min(len(pages), 2)
 
 
 def test_the_largest_step_counts_where_memory_does(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
