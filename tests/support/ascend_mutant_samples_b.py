@@ -97,6 +97,14 @@ def moe_dispatch() -> list[Sample]:
     return [Sample("tiles", given)]
 
 
+def vision_linear() -> list[Sample]:
+    """A piece of 8,192 outputs and a tail, more rows than cores; with all that comes after the product."""
+    rng, rows, outputs = _rng(), 4, 8300
+    x, weight = _bf16(rng, rows, 16), _prepared("vision_linear", _bf16(rng, outputs, 16))
+    bias, residual = _bf16(rng, outputs), _bf16(rng, rows, outputs)
+    return [Sample("pieces", (x, weight, bias, residual, "gelu"))]
+
+
 def moe_pack() -> list[Sample]:
     """One expert less than two registers of counts, so that what follows the last offset was written by nothing."""
     rng = _rng()
@@ -145,4 +153,5 @@ EXTRA: dict[str, Callable[[], list[Sample]]] = {
     "moe_dispatch": moe_dispatch,
     "moe_pack": moe_pack,
     "silu_mul": silu_mul,
+    "vision_linear": vision_linear,
 }
