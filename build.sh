@@ -250,7 +250,7 @@ check_torch() {
     local answer
     if [ ! -x "$venv_python" ]; then
         missing torch ".venv does not exist; ./build.sh makes it"
-    elif ! answer=$("$venv_python" -c 'import torch; print(torch.__version__)' 2>&1); then
+    elif ! answer=$(TORCH_DEVICE_BACKEND_AUTOLOAD=0 "$venv_python" -c 'import torch; print(torch.__version__)' 2>&1); then
         missing torch "$(printf '%s' "$answer" | tail -n 1); ./build.sh installs it"
     else
         report ok torch "$answer"
@@ -305,6 +305,10 @@ check_ascend() {
         missing CANN "not found; install the CANN toolkit and set ASCEND_HOME_PATH, or set DEEPINFER_ACCELERATOR=cpu"
     else
         report absent CANN "needed for ascend only"
+    fi
+    if [ -z "$folder" ] && [ -x "$venv_python" ] &&
+        "$venv_python" -c 'import sys, importlib.util as u; sys.exit(u.find_spec("torch_npu") is None)' 2>/dev/null; then
+        missing torch_npu "installed without CANN, which breaks import torch; install CANN, or: .venv/bin/pip uninstall torch_npu"
     fi
     if [ "$accelerator" = ascend ] && ! has_npu; then
         missing NPU "no device: npu-smi does not answer and /dev/davinci* is absent; install Ascend's driver"

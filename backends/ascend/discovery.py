@@ -182,7 +182,7 @@ def discover(tools: Tools | None = None) -> Found:
     if torch_npu is None:
         return found(max(base, Level.CANN))
     if reason := versions.unfit("torch_npu", torch_npu, tools.version):
-        return found(max(base, Level.CANN), TorchNpuError(reason, "install the torch_npu of that torch"))
+        return found(max(base, Level.CANN), TorchNpuError(reason, versions.remedy("torch_npu", tools.version)))
     return _device(tools, found)
 
 
@@ -201,7 +201,7 @@ def _device(tools: Tools, found: Any) -> Found:
     if wrong := sorted({name for name in names if not name.lower().startswith(versions.CHIPS)}):
         problem_chip = ChipError(
             f"the device is {', '.join(wrong)}; the kernels are for Ascend 950 ({versions.ARCH})",
-            "use the simulator (--device cpu), or another machine",
+            "use another machine; without torch_npu (pip uninstall torch_npu) kernels run on the simulator here",
         )
         return found(Level.TORCH_NPU, problem_chip, ", ".join(wrong))  # type: ignore[no-any-return]
     return found(Level.CHIP, None, f"{len(names)} x {names[0]}")  # type: ignore[no-any-return]

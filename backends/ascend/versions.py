@@ -99,8 +99,16 @@ def problem(version: Callable[[str], str | None] = package_version) -> VersionEr
     for line in MATRIX:
         found = version(line.what) if line.package else None
         if found is not None and (reason := unfit(line.what, found, version)):
-            return VersionError(reason, f"pip install '{line.what}>={line.lowest},<{line.below}'")
+            return VersionError(reason, remedy(line.what, version))
     return None
+
+
+def remedy(what: str, version: Callable[[str], str | None] = package_version) -> str:
+    """The command that installs a package in a version that fits."""
+    line = row(what)
+    like = numbers(version(line.like) or "") if line.like else ()
+    wanted = f"=={like[0]}.{like[1]}.*" if len(like) > 1 else f">={line.lowest},<{line.below}"
+    return f"pip install '{what}{wanted}'"
 
 
 PROBLEM = problem()

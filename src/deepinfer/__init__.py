@@ -5,7 +5,10 @@ The public names load on first use, so that `import deepinfer` needs neither tor
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,6 +27,11 @@ _LAZY_NAMES = {
     "RequestOutput": ".runtime.outputs",
     "SamplingParams": ".runtime.params",
 }
+
+if "torch" not in sys.modules and find_spec("torch_npu") is not None:
+    # torch loads this extension by itself, and cannot be imported at all where CANN is missing beside it. The Ascend
+    # backend loads it, once it knows that it fits; until then, or without it, the other backends work.
+    os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
 
 
 def __getattr__(name: str) -> Any:

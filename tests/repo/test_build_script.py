@@ -256,6 +256,27 @@ def test_check_asks_for_what_the_accelerator_needs(build: Run) -> None:
     assert "ASCEND_HOME_PATH" in done.stdout
 
 
+def test_check_names_a_torch_npu_without_cann(tree: Path, build: Run, tmp_path: Path) -> None:
+    python = tree / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(
+        """#!/bin/sh
+case "$2" in
+    *torch.__version__*) [ "$TORCH_DEVICE_BACKEND_AUTOLOAD" = 0 ] && echo 2.13.0 ;;
+    *torch_npu*) exec "$STUB_PYTHON" "$@" ;;
+esac
+"""
+    )
+    python.chmod(0o755)
+    (tmp_path / "torch_npu").mkdir()
+    (tmp_path / "torch_npu" / "__init__.py").write_text("raise ImportError('libhccl.so')")
+    done = build("--check", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1 and "installed without CANN" in done.stdout and "pip uninstall torch_npu" in done.stdout
+    assert "2.13.0" in done.stdout, "torch itself is well"
+    assert "installed without CANN" not in build("--check", PYTHONPATH=str(tmp_path), ASCEND_HOME_PATH=str(tmp_path)).stdout
+    assert "installed without CANN" not in build("--check", PYTHONPATH="").stdout
+
+
 def test_check_is_ready_after_a_build(build: Run, tmp_path: Path) -> None:
     build()
     done = build("--check")

@@ -3,68 +3,15 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from ascend_machine import HOME, WHOLE, Fake
 from deepinfer.backends.ascend import AscendBackend, discovery, driver, verdict, versions
 from deepinfer.backends.ascend.discovery import Found, Level, discover
 from deepinfer.backends.ascend.errors import AscendSetupError, CannError, ChipError, TorchNpuError
 from deepinfer.hal.backend import Available, Unavailable
-
-HOME = "/opt/cann"
-
-
-class Fake:
-    """A machine: what is installed, and how often the device was asked."""
-
-    def __init__(
-        self,
-        *,
-        cann: str | None = None,
-        torch_npu: str | None = None,
-        devices: list[str] | Exception | None = None,
-        programs: tuple[str, ...] = (),
-        lowering: str = "",
-        simulator: str = "",
-        environ: Mapping[str, str] | None = None,
-        library: bool | None = None,
-    ) -> None:
-        self.environ = {"ASCEND_HOME_PATH": HOME} if environ is None else environ
-        self.files = {f"{HOME}/version.cfg": f"# version\ntoolkit_running_version=[{cann}:{cann}]\n"} if cann else {}
-        self.packages = {"torch": "2.13.0+cpu", "torch_npu": torch_npu}
-        self._devices, self.programs = devices, programs
-        self._lowering, self._simulator = lowering, simulator
-        self.library = cann is not None if library is None else library
-        self.asked = 0
-
-    def version(self, package: str) -> str | None:
-        return self.packages.get(package)
-
-    def lowering(self) -> str:
-        return self._lowering
-
-    def simulator(self) -> str:
-        return self._simulator
-
-    def loads(self, library: str) -> bool:
-        return self.library and library == f"{HOME}/lib64/libascendcl.so"
-
-    def which(self, program: str) -> str | None:
-        return program if program in self.programs else None
-
-    def read(self, path: str) -> str | None:
-        return self.files.get(path)
-
-    def devices(self) -> list[str]:
-        self.asked += 1
-        if isinstance(self._devices, Exception):
-            raise self._devices
-        return self._devices or []
-
-
-WHOLE = {"cann": "9.2.0", "torch_npu": "2.13.0", "devices": ["Ascend950PR_9599"] * 2}
 
 
 @pytest.mark.parametrize(
@@ -90,9 +37,13 @@ def test_levels(machine: dict[str, object], level: Level) -> None:
         ({"cann": "8.5.0", "torch_npu": "2.13.0"}, CannError, ["CANN is 8.5.0", "from 9.2 on", "set_env.sh"]),
         ({"cann": "10.0"}, CannError, ["CANN is 10.0", "below 10"]),
         ({"library": True}, CannError, ["no version of CANN", "ASCEND_HOME_PATH"]),
-        ({"cann": "9.2", "torch_npu": "2.12.0"}, TorchNpuError, ["2.12.0 beside torch 2.13.0"]),
+        (
+            {"cann": "9.2", "torch_npu": "2.12.0"},
+            TorchNpuError,
+            ["2.12.0 beside torch 2.13.0", "pip install 'torch_npu==2.13.*'"],
+        ),
         ({**WHOLE, "devices": ImportError("libhccl.so: no such file\nmore")}, TorchNpuError, ["libhccl.so", "set_env"]),
-        ({**WHOLE, "devices": ["Ascend910B3"]}, ChipError, ["Ascend910B3", "Ascend 950"]),
+        ({**WHOLE, "devices": ["Ascend910B3"]}, ChipError, ["Ascend910B3", "Ascend 950", "simulator here"]),
         ({**WHOLE, "devices": ["Ascend950PR", "Ascend910B3"]}, ChipError, ["Ascend910B3"]),
     ],
 )

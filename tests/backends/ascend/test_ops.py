@@ -84,7 +84,7 @@ def test_the_kept_texts_are_of_the_sources_as_they_are() -> None:
 @needs_tilelang
 @pytest.mark.slow
 def test_the_wheel_lowers_a_kernel_as_it_did() -> None:
-    """One here, past the cache; `python -m deepinfer.backends.ascend.build --check` lowers all."""
+    """One here, past the cache; `deepinfer build --arch dav-3510 --check` lowers all."""
     known = program.Program("self_test_kernels.py", "self_test")
     assert known.lowered() == known.committed.read_text(encoding="utf-8")
 
