@@ -62,19 +62,24 @@ void multiply(Core* c, bool scaled, float* cp, const void* a, Type at, const voi
   }
   if (from_bias && c->bias.size() < n_size) fail("asc_mmad: the bias table holds no %u values", n_size);
   turned.resize(right.size());
-  for (uint32_t n = 0; n < n_size; n++)
-    for (uint32_t k = 0; k < k_size; k++) turned[size_t(k) * n_size + n] = right[size_t(n) * k_size + k];
   row.resize(n_size);
+  // Through pointers that nothing else writes to: the loops over n are then done in vectors.
+  float* __restrict const out = row.data();
+  float* __restrict const columns = turned.data();
+  const float* __restrict const x = left.data();
+  const float* __restrict const w = right.data();
+  for (uint32_t n = 0; n < n_size; n++)
+    for (uint32_t k = 0; k < k_size; k++) columns[size_t(k) * n_size + n] = w[size_t(n) * k_size + k];
   const uint32_t blocks = (m_size + 15) / 16;
   for (uint32_t m = 0; m < m_size; m++) {
     auto place = [&](uint32_t n) { return (size_t(n / 16) * blocks + m / 16) * 256 + (m % 16) * 16 + n % 16; };
-    for (uint32_t n = 0; n < n_size; n++) row[n] = zero ? 0.f : from_bias ? c->bias[n] : cp[place(n)];
+    for (uint32_t n = 0; n < n_size; n++) out[n] = zero ? 0.f : from_bias ? c->bias[n] : cp[place(n)];
     for (uint32_t k = 0; k < k_size; k++) {
-      const float x = left[size_t(m) * k_size + k];
-      const float* y = &turned[size_t(k) * n_size];
-      for (uint32_t n = 0; n < n_size; n++) row[n] += x * y[n];
+      const float factor = x[size_t(m) * k_size + k];
+      const float* y = columns + size_t(k) * n_size;
+      for (uint32_t n = 0; n < n_size; n++) out[n] += factor * y[n];
     }
-    for (uint32_t n = 0; n < n_size; n++) cp[place(n)] = row[n];
+    for (uint32_t n = 0; n < n_size; n++) cp[place(n)] = out[n];
   }
 }
 }  // namespace
