@@ -20,12 +20,14 @@ class Equivalent:
         kind: "pair" or an operator, or what several of them match.
         text: what a part of the line that they stand in matches; PLACE in it is where they stand.
         why: in a few words, as the table prints it.
+        within: the function that they stand in; "" for any.
     """
 
     programs: str
     kind: str
     text: str
     why: str
+    within: str = ""
 
 
 KNOWN: tuple[Equivalent, ...] = (
@@ -88,15 +90,14 @@ KNOWN: tuple[Equivalent, ...] = (
     ),
     Equivalent("draft_inputs-.*", "block|thread", r"^if \(.*@.* % d\) == 0\) \{$", "one thread of each sequence"),
     # A remainder by the number of replicas is in the table's range, whichever token it is of; what makes it the one of
-    # a negative number is never asked for, or changes nothing that is compared with 0.
+    # a negative number is never come to.
     Equivalent(
         "choose_experts-.*", "block|thread", r"^int32_t rmod(_1)? = \(\(own \+ [^%/]*@[^%/]*/ slots", "remainders"
     ),
     Equivalent(
         "choose_experts-.*",
         "subscript|thread",
-        r"^if .* \+ \(\(\(\(0 <= .*@.*\? rmod : |\|\| [^|&?]*@[^|&?]* < [^&?]*&& \(rmod"
-        r"|\? rmod\w* : \(rmod\w* \+ [^]]*@",
+        r"\|\| [^|&?]*@[^|&?]* < [^&?]*&& \(rmod|\? rmod\w* : \(rmod\w* \+ [^]]*@",
         "remainders",
     ),
     # Rows behind the last one, of those that are done at once, are computed from what is in UB, and stay there.
@@ -106,6 +107,9 @@ KNOWN: tuple[Equivalent, ...] = (
     Equivalent("(moe_pack|place_rows)-.*", "loop", r"y(_1)? < 64", "nothing behind lane 63"),
     # Asked for its sign alone.
     Equivalent("place_rows-.*", "block|thread", r"^int64_t rmod_1 = .*@", "remainders"),
+    # What is added to the total is NaN where the maximum is infinite; there the total is NaN or 0 as it is, and its
+    # quotient NaN.
+    Equivalent("image_attention", "destination", r"\(@state \+ TOTAL, ", "NaN in any case", within="finish"),
     # The loop goes on behind a list's end. What nothing wrote is -1 in the model, an id that is not looked up; behind
     # the last of several pieces stand ids of the same row with their values.
     Equivalent("lookup_candidates-.*", "clamp", r"k < @min\(8192, ", "unwritten ids are -1"),
@@ -121,6 +125,8 @@ def reason(label: str, mutant: Mutant) -> str:
     line, column = mutant.text, mutant.column
     marked = line if column < 0 else line[:column] + PLACE + line[column:]
     for known in KNOWN:
+        if known.within and known.within != mutant.function:
+            continue
         if re.fullmatch(known.kind, mutant.kind) and re.fullmatch(known.programs, label):
             if re.search(known.text, marked if PLACE in known.text else line):
                 return known.why

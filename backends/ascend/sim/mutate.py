@@ -40,6 +40,9 @@ _SYNC = re.compile(
 )
 
 
+_FUNCTION = re.compile(r"^\S[^\n]*[\w*&>] (\w+)\((?=[^;{}]*\{)", re.M)
+
+
 @dataclass(frozen=True)
 class Mutant:
     """Places to switch on together.
@@ -52,6 +55,7 @@ class Mutant:
         text: what stands there.
         at: offset of the place in the kernel's text; -1 where a mutant has several.
         column: offset of the place in `text`; -1 likewise.
+        function: name of the function that the place stands in, "" where a mutant has several places.
     """
 
     kind: str
@@ -61,6 +65,7 @@ class Mutant:
     text: str
     at: int = -1
     column: int = -1
+    function: str = ""
 
 
 @dataclass(frozen=True)
@@ -101,10 +106,11 @@ class _Edits:
         start = self.text.rfind("\n", 0, at) + 1
         return self.text[start : self.text.find("\n", at)].strip()
 
-    def where(self, at: int) -> tuple[int, str, int, int]:
-        """Line, what stands there, offset in the text, offset in that."""
+    def where(self, at: int) -> tuple[int, str, int, int, str]:
+        """Line, what stands there, offset in the text, offset in that, the function's name."""
         before = self.text[self.text.rfind("\n", 0, at) + 1 : at]
-        return self.line(at), self.shown(at), at, len(before.lstrip())
+        names = _FUNCTION.findall(self.text[:at])
+        return self.line(at), self.shown(at), at, len(before.lstrip()), names[-1] if names else ""
 
     def result(self) -> str:
         # At one place: first the end of what is replaced, then what closes, inner before outer, then what opens, outer

@@ -80,6 +80,14 @@ def test_a_synchronisation_under_a_condition_in_its_line_is_one_like_any_other()
     assert "if (f(w) == 0) if (ascsim::keep(1)) asc_sync_wait(" in made.text
 
 
+def test_a_mutant_knows_its_function() -> None:
+    simt = "__simt_vf__ __launch_bounds__(256) inline void f(__ubuf__ float* x,\n    int32_t n) {\n  x[n] = 1;\n}\n"
+    plain = "inline int32_t least(int32_t a) { return min(a, 1); }\n"
+    functions = [(m.function, m.kind) for m in mutate.schemata(simt + plain + KERNEL).mutants if m.at >= 0]
+    assert ("f", "subscript") in functions and ("least", "clamp") in functions and ("k", "loop") in functions
+    assert {kind for function, kind in functions if function == "f"} == {"subscript"}
+
+
 def test_the_column_of_a_mutant_is_its_place_in_the_line() -> None:
     for m in mutate.schemata(KERNEL).mutants:
         assert m.column < 0 if m.at < 0 else KERNEL[m.at :].startswith(m.text[m.column :])
