@@ -27,7 +27,7 @@ from ascend_mutant_samples import EXTRA
 from ascend_ops import TARGET, differences, launch, on_ascend, ops, size, supported
 from deepinfer.backends.ascend.build import programs
 from deepinfer.backends.ascend.program import Fault, Program, watched
-from deepinfer.backends.ascend.sim import Kernel, Schedule, mutate, redundant
+from deepinfer.backends.ascend.sim import Kernel, KernelFault, Schedule, mutate, redundant, schedules
 from deepinfer.backends.ascend.sim.mutate import Mutant, Verdict
 from deepinfer.backends.ascend.sweep import Swept, Try, sweep_mutants
 from deepinfer.conformance.calls import call, to_target
@@ -108,8 +108,15 @@ def extra(op: str) -> tuple[Sample, ...]:
 
 
 def tried(op: str, sample: Sample, text: Text) -> Try:
-    """Outputs with a mutant on against those without; memory that nothing wrote is NaN."""
+    """Outputs with a mutant on against those without; memory that nothing wrote is NaN.
+
+    Raises:
+        KernelFault: without any mutant, a schedule ends a run or changes an output.
+    """
     want, _ = filled(op, sample, Schedule(), None)
+    for schedule in schedules(0):
+        if wrong := differences(op, filled(op, sample, schedule, None)[0], want, sample.args):
+            raise KernelFault(f"wrong without any mutant: {op}, {sample.label}, {schedule}: {wrong[0]}")
 
     def one(mutant: Mutant, some: Sequence[Schedule], loose: bool) -> str:
         for schedule in some:
