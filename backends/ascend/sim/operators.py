@@ -93,7 +93,7 @@ EXPRESSIONS = (
     Expression("thread", re.compile(r"(?:\(int32_t\))?(?P<place>\bthreadIdx\.[xyz]\b)"), 1),
     Expression("block", re.compile(r"(?<!\bint32_t )(?P<place>\bblock_idx\b)"), 1),  # no parameter's declaration
     Expression("core", re.compile(r"(?P<place>\basc_get_sub_block_id\(\))"), 1),
-    Expression("count", re.compile(r"\buint32_t \w+ = (?P<place>[^;{}]+)(?=;)"), -1),
+    Expression("count", re.compile(r"(?<!constexpr )\buint32_t \w+ = (?P<place>[^;{}]+)(?=;)"), -1),
     Expression("event", re.compile(r"(?P<place>\bEVENT_ID\d\b)"), 1),
 )
 # Those that need to know where an expression ends: `min(`, the bound of a loop, a flag's number, the fields of a fill,

@@ -80,6 +80,11 @@ def test_a_synchronisation_under_a_condition_in_its_line_is_one_like_any_other()
     assert "if (f(w) == 0) if (ascsim::keep(1)) asc_sync_wait(" in made.text
 
 
+def test_a_constant_of_the_compiler_is_no_count() -> None:
+    kernel = "constexpr uint32_t A = 1;\n" + KERNEL.replace("{\n", "{\n  uint32_t left = n;\n", 1)
+    assert [m.text for m in mutate.schemata(kernel).mutants if m.kind == "count"] == ["uint32_t left = n;"]
+
+
 def test_a_mutant_knows_its_function() -> None:
     simt = "__simt_vf__ __launch_bounds__(256) inline void f(__ubuf__ float* x,\n    int32_t n) {\n  x[n] = 1;\n}\n"
     plain = "inline int32_t least(int32_t a) { return min(a, 1); }\n"
