@@ -44,6 +44,14 @@ KNOWN: tuple[Equivalent, ...] = (
     Equivalent("linear_bf16-.*", "pair", "asc_sync_pipe", "zeros over zeros"),
     # The launcher takes these texts for whole steps of 64 (256) channels only.
     Equivalent("linear_fp8-.*", "clamp", r"@min\((64|256), max\(\(K - ", "whole steps of channels"),
+    Equivalent("linear_fp8-channels_256", "clamp", r"@min\(4, max\(\(\(K >> 6\) - ", "whole steps of channels"),
+    # Zeros below the last rows of a weight are of columns that are not stored; the rows come after them.
+    Equivalent(
+        "linear_fp8-channels_256",
+        "block",
+        r"^asc_fill_l1\([^{]*\(\(\(k \+ ([^{]*@block_idx[^{]*\{|.*\.dst_gap = .*@block_idx)",
+        "not stored",
+    ),
     # The launcher takes this text for at most 16 rows, so there is one tile of rows.
     Equivalent(
         "linear_bf16-out_float32-rows_16",
@@ -82,6 +90,9 @@ KNOWN: tuple[Equivalent, ...] = (
     # Which lanes hold entries matters to those behind them alone, and behind the last entry nothing is copied out.
     Equivalent("number_products-.*", "threads", "simt_vf_1>", "behind the tail"),
     Equivalent("number_products-.*", "clamp|thread|subscript", r"1088\)\] = min\(512, \(part", "behind the tail"),
+    # A round's lanes behind its 32 are the first of the next round, which come later; the last one has no more than 32.
+    Equivalent("store_entries-.*fp4_16", "clamp", r"update_mask_b32\(@min\(\(\(K >> ", "written anew"),
+    Equivalent("store_entries-.*", "pair", "asc_sync_pipe", "distinct slots"),
     # `begin` is at least 0, so is the remainder of a sum with it, and its sign bit is clear.
     Equivalent("ring_move-.*", "block", r"[LR] & \(\(\(at \+ \(+\(int32_t\)@block_idx", "sign of a remainder"),
     # Padding is zero in all rows of a sequence, whichever of its threads writes which; each has one for its own values.

@@ -7,7 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from deepinfer.ops.cache_steps import empty_pages, make_step, rope_table
+from deepinfer.ops.layouts import FP4_16, FP8_32
 from deepinfer.ops.spec import SPECS, Sample
+
+CPU = torch.device("cpu")
 
 
 def _rng() -> np.random.Generator:
@@ -45,6 +49,19 @@ def compress_pool() -> list[Sample]:
     rng, width = _rng(), 2048
     values = _f32(rng, 3, width), _f32(rng, 3, width), _f32(rng, 1, 3, 2, width)
     return [Sample("widest", (*values, _i32([3, 4, 0]), _i32([0, 0, -1]), _i32([3]), _i32([0])))]
+
+
+def compressed_store() -> list[Sample]:
+    """Chunks across a page and a row of padding; rows of more than 512 channels, and few of FP8."""
+    rng, found = _rng(), []
+    step = make_step(rng, CPU, ((0, 5), (126, 131), (7, 8)), padding=1)
+    for record, width in ((FP8_32, 64), (FP8_32, 576), (FP4_16, 576)):
+        pages, table = empty_pages(step, record, width, 2), rope_table(256, width // 4, CPU)
+        latent = _bf16(rng, step.rows, width)
+        latent[0, 0], latent[1] = torch.nan, 0.0
+        args = (latent, pages, step.positions, step.row_seq, step.block_table, table, 2, record.name)
+        found.append(Sample(f"{record.name}, {width} channels", args))
+    return found
 
 
 def copy_slots() -> list[Sample]:
@@ -119,6 +136,7 @@ def moe_return() -> list[Sample]:
 EXTRA: dict[str, Callable[[], list[Sample]]] = {
     "block_select": block_select,
     "compress_pool": compress_pool,
+    "compressed_store": compressed_store,
     "copy_slots": copy_slots,
     "draft_logits": draft_logits,
     "embed_streams": embed_streams,

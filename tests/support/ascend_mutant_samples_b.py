@@ -134,10 +134,10 @@ def linear_bf16() -> list[Sample]:
 def linear_fp8() -> list[Sample]:
     """As `linear_bf16`, for each of the programs: 256 or 64 channels at once, or an odd number of groups."""
     rng, found = _rng(), []
-    for channels in (512, 192, 416):
-        xq, codes = (_bytes(rng, 0, 0x7F, rows, channels).view(torch.float8_e4m3fn) for rows in (300, 200))
-        xs, scale = _bytes(rng, 118, 132, 300, channels // 32), _bytes(rng, 118, 132, 7, channels // 32)
-        found.append(Sample(f"{channels} channels", (xq, xs, _prepared("linear_fp8", codes, scale))))
+    for m, channels in ((300, 512), (300, 192), (300, 416), (20, 512)):
+        xq, codes = (_bytes(rng, 0, 0x7F, rows, channels).view(torch.float8_e4m3fn) for rows in (m, 200))
+        xs, scale = _bytes(rng, 118, 132, m, channels // 32), _bytes(rng, 118, 132, 7, channels // 32)
+        found.append(Sample(f"{m} rows of {channels} channels", (xq, xs, _prepared("linear_fp8", codes, scale))))
     return found
 
 
