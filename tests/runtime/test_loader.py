@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from deepinfer.hal import env
+from deepinfer.hal import env, world
 from deepinfer.hal.catalog import load_backend
 from deepinfer.hal.comm import Group
 from deepinfer.hal.device import Device, pci_address
@@ -543,3 +546,22 @@ def test_the_rank_with_the_least_memory_decides() -> None:
     pair = Two("engine", 0, (0, 1), 10.0)
     assert [loader.least_of_ranks(pages, pair) for pages in (30, 50)] == [30, 40]
     assert loader.least_of_ranks(50, None) == 50 == loader.least_of_ranks(50, Two("engine", 0, (0,), 10.0))
+
+
+def test_two_processes_agree_on_the_pages_of_the_one_with_less() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    code = (
+        "from deepinfer.hal import world; from deepinfer.runtime.loader import least_of_ranks; "
+        f"group = world.connect(1, 2, {address!r}); print(least_of_ranks(30, group)); group.barrier(); group.close()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
+        try:
+            group = world.connect(0, 2, address)
+            assert loader.least_of_ranks(50, group) == 30
+            group.barrier()
+            group.close()
+            assert child.communicate(timeout=60)[0] == "30\n"
+        finally:
+            child.kill()
