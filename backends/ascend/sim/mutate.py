@@ -14,6 +14,7 @@ from . import source
 from .errors import KernelFault, SourceError
 from .operators import (
     ADDRESS,
+    ARRAY,
     CHANGES,
     EVENT,
     EXPRESSIONS,
@@ -173,7 +174,7 @@ def _arguments(code: str, edits: _Edits, change: Change) -> list[Mutant]:
     found = []
     for m in re.finditer(rf"\b(?:{'|'.join(change.functions)})\s*(?:<[^;()]*>)?\(", code):
         spans = source.arguments(code, m.end() - 1)
-        if change.argument >= len(spans):
+        if len(spans) < max(change.argument + 1, change.least):
             continue
         start, end = spans[change.argument]
         if code[start:end].strip() in ("0", "false") and change.delta < 0:
@@ -233,6 +234,8 @@ def _fills(code: str, edits: _Edits) -> list[Mutant]:
 def _subscripts(code: str, edits: _Edits) -> list[Mutant]:
     names, found = pointers(code), []
     for m in SUBSCRIPT.finditer(code):
+        if ARRAY.search(code[max(code.rfind(x, 0, m.start()) for x in ";{}") + 1 : m.start()]):
+            continue
         of = code[source.opening(code, m.start()) : m.start()] if m[1] is None else ""
         if m[1] in names or re.search(r"__(?:gm|ubuf)__", of):
             found.append(edits.changed("subscript", (m.end(), source.closing(code, m.end() - 1)), 1))

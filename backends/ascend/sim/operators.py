@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Change:
-    """In calls of these functions this argument changes by so much; of a flag (bool) it is the opposite."""
+    """In calls of these functions, with at least `least` arguments, this one changes by so much; of a flag (bool) it is
+    the opposite."""
 
     operator: str
     functions: tuple[str, ...]
     argument: int
     delta: int
+    least: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ CHANGES = (
     Change("source", (*_COPIES_UB, *_COPIES_L1), 1, 32),
     Change("source", _COPIES_L0, 1, 256),
     Change("source", _LOADS, 1, 32),
-    Change("source", ("asc_gather",), 1, 1),
+    Change("source", ("asc_gather",), 1, 1, least=4),  # of three arguments the second is a register
     Change("rows", _COPIES_L1, 4, -1),
     Change("columns", _COPIES_L1, 5, -1),
     Change("pitch", ("asc_set_gm2l1_nz_para",), 1, 1),
@@ -86,6 +88,7 @@ CHANGES = (
     Change("event", ("asc_lock", "asc_unlock"), 1, 1),
     Change("core", ("asc_copy_l0c2ub",), 6, 1),
 )
+_VALUE = r"(?:[^;{},()]|\((?:[^;{}()]|\((?:[^;{}()]|\([^;{}()]*\))*\))*\))+"  # without a comma outside of brackets
 # A clamp written as a choice, x < T ? x : T, is no clamp any more when T is large where it is compared.
 _UNBOUNDED = 1 << 20
 EXPRESSIONS = (
@@ -93,7 +96,7 @@ EXPRESSIONS = (
     Expression("thread", re.compile(r"(?:\(int32_t\))?(?P<place>\bthreadIdx\.[xyz]\b)"), 1),
     Expression("block", re.compile(r"(?<!\bint32_t )(?P<place>\bblock_idx\b)"), 1),  # no parameter's declaration
     Expression("core", re.compile(r"(?P<place>\basc_get_sub_block_id\(\))"), 1),
-    Expression("count", re.compile(r"(?<!constexpr )\buint32_t \w+ = (?P<place>[^;{}]+)(?=;)"), -1),
+    Expression("count", re.compile(rf"(?<!constexpr )\buint32_t \w+ = (?P<place>{_VALUE})(?=[;,])"), -1),
     Expression("event", re.compile(r"(?P<place>\bEVENT_ID\d\b)"), 1),
 )
 # Those that need to know where an expression ends: `min(`, the bound of a loop, a flag's number, the fields of a fill,
@@ -105,6 +108,9 @@ EVENT = re.compile(r"static_cast<event_t>\(")
 FILL = re.compile(r"\basc_fill_l1\(")
 FILLED = (("repeats", -1), ("blocks", -1), ("gap", 1))
 SUBSCRIPT = re.compile(r"(?:\)|\b(\w+))\[")
+ARRAY = re.compile(
+    r"^\s*(?!return\b)\w+ (?:\w+(?:\[\w+\])?, )*$"
+)  # what stands before the name of an array that is declared
 ADDRESS = re.compile(r"\*\(__(?:gm|ubuf)__ \w+\*\)\(")
 OUTER = ("clamp", "loop", "event", "fill", "subscript")
 OPERATORS = tuple(dict.fromkeys([c.operator for c in CHANGES] + [e.operator for e in EXPRESSIONS] + list(OUTER)))

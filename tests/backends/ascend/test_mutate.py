@@ -80,9 +80,19 @@ def test_a_synchronisation_under_a_condition_in_its_line_is_one_like_any_other()
     assert "if (f(w) == 0) if (ascsim::keep(1)) asc_sync_wait(" in made.text
 
 
-def test_a_constant_of_the_compiler_is_no_count() -> None:
-    kernel = "constexpr uint32_t A = 1;\n" + KERNEL.replace("{\n", "{\n  uint32_t left = n;\n", 1)
-    assert [m.text for m in mutate.schemata(kernel).mutants if m.kind == "count"] == ["uint32_t left = n;"]
+def test_a_count_is_one_value_and_no_constant_of_the_compiler() -> None:
+    line = "uint32_t left = f(g(n), 1), right = 2;"
+    made = mutate.schemata("constexpr uint32_t A = 1;\n" + KERNEL.replace("{\n", f"{{\n  {line}\n", 1))
+    assert [m.text for m in made.mutants if m.kind == "count"] == [line]
+    assert "(f(g(n), 1))), right = 2;" in made.text and "A = 1;" in made.text
+
+
+def test_arrays_that_are_declared_and_gathers_from_a_register_are_no_places() -> None:
+    lines = "uint32_t a[N], low[N];\n  asc_gather(v, low, w);\n  asc_gather(v, low, w, all);\n  return low[n];\n"
+    names = "inline void f(__ubuf__ uint32_t* low, __ubuf__ uint32_t* a) {\n  " + lines + "}\n"
+    made = mutate.schemata(names + KERNEL)
+    places = [names[m.at :][:7] for m in made.mutants if 0 <= m.at < len(names)]
+    assert sorted(places) == ["low, w,", "n];\n}\n"]
 
 
 def test_a_mutant_knows_its_function() -> None:
