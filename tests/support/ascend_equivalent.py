@@ -91,7 +91,7 @@ KNOWN: tuple[Equivalent, ...] = (
     Equivalent("number_products-.*", "threads", "simt_vf_1>", "behind the tail"),
     Equivalent("number_products-.*", "clamp|thread|subscript", r"1088\)\] = min\(512, \(part", "behind the tail"),
     # A round's lanes behind its 32 are the first of the next round, which come later; the last one has no more than 32.
-    Equivalent("store_entries-.*fp4_16", "clamp", r"update_mask_b32\(@min\(\(\(K >> ", "written anew"),
+    Equivalent("store_entries-.*fp4_(16|32)", "clamp", r"update_mask_b32\(@min\(\(\(K >> ", "written anew"),
     Equivalent("store_entries-.*", "pair", "asc_sync_pipe", "distinct slots"),
     # `begin` is at least 0, so is the remainder of a sum with it, and its sign bit is clear.
     Equivalent("ring_move-.*", "block", r"[LR] & \(\(\(at \+ \(+\(int32_t\)@block_idx", "sign of a remainder"),
@@ -121,6 +121,10 @@ KNOWN: tuple[Equivalent, ...] = (
     # What is added to the total is NaN where the maximum is infinite; there the total is NaN or 0 as it is, and its
     # quotient NaN.
     Equivalent("image_attention", "destination", r"\(@state \+ TOTAL, ", "NaN in any case", within="finish"),
+    # Codes behind those of 64 channels are written anew by the next round; the last has no more than those.
+    Equivalent("index_query_pack", "clamp", r"pairs = K - c @< LANES ", "written anew"),
+    # Vector and store units have waited for all loads of a stream, and the loads of the next one wait for them.
+    Equivalent("engram_gate-.*", "pair", "asc_sync_pipe", "loads in turn"),
     # The loop goes on behind a list's end. What nothing wrote is -1 in the model, an id that is not looked up; behind
     # the last of several pieces stand ids of the same row with their values.
     Equivalent("lookup_candidates-.*", "clamp", r"k < @min\(8192, ", "unwritten ids are -1"),

@@ -10,6 +10,7 @@ import torch
 from deepinfer.conformance.calls import REFERENCE
 from deepinfer.hal.catalog import CATALOG
 from deepinfer.hal.registry import REGISTRY
+from deepinfer.ops.cache_steps import rope_table
 from deepinfer.ops.layer_samples import EPS, HC_EPS, SINKHORN
 from deepinfer.ops.layouts import FP4_16, FP8_32
 from deepinfer.ops.spec import SPECS, Sample, WeightHandle
@@ -105,6 +106,13 @@ def vision_linear() -> list[Sample]:
     return [Sample("pieces", (x, weight, bias, residual, "gelu"))]
 
 
+def index_query_pack() -> list[Sample]:
+    """More than 16 groups of 32 channels, and the largest channel of a row the last."""
+    query = _bf16(_rng(), 5, 8, 128)
+    query[:, -1, -1] = 99
+    return [Sample("last channels", (query, _i32([0, 1, 2, 3, 5]), rope_table(8, 64, torch.device("cpu"))))]
+
+
 def moe_pack() -> list[Sample]:
     """One expert less than two registers of counts, so that what follows the last offset was written by nothing."""
     rng = _rng()
@@ -144,6 +152,7 @@ def linear_fp8() -> list[Sample]:
 EXTRA: dict[str, Callable[[], list[Sample]]] = {
     "draft_tap": draft_tap,
     "hc_coefficients": hc_coefficients,
+    "index_query_pack": index_query_pack,
     "linear_bf16": linear_bf16,
     "linear_fp8": linear_fp8,
     "load_records": load_records,
