@@ -152,8 +152,10 @@ extern "C" __global__ __vector__ void adjust_logits_kernel(
       mask((__ubuf__ float*)PIECE, (__ubuf__ int32_t*)WORDS, count);
       asc_sync_notify(PIPE_V, PIPE_MTE2, static_cast<event_t>(0));
     }
-    asc_sync_notify(PIPE_MTE2, PIPE_MTE3, static_cast<event_t>(0));
-    asc_sync_wait(PIPE_MTE2, PIPE_MTE3, static_cast<event_t>(0));
+    // The vector pipe passes on that the piece is there: without a list or mask it would have nothing else to wait for,
+    // and set its flag for the store of a later piece before that of this one has begun.
+    asc_sync_notify(PIPE_MTE2, PIPE_V, static_cast<event_t>(1));
+    asc_sync_wait(PIPE_MTE2, PIPE_V, static_cast<event_t>(1));
     asc_sync_notify(PIPE_V, PIPE_MTE3, static_cast<event_t>(0));
     asc_sync_wait(PIPE_V, PIPE_MTE3, static_cast<event_t>(0));
     asc_copy_ub2gm_align((__gm__ uint8_t*)(Y + at), (__ubuf__ uint8_t*)PIECE, 1, count * 4, store, count * 4, count * 4);
