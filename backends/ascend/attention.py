@@ -9,6 +9,7 @@ from ...hal.registry import Signature
 from ...ops.layouts import FP4_16, entries_per_page
 from .program import Program, flat
 from .register import kernel
+from .scratch import nothing
 
 HEADS = 64
 """Heads that a block takes at once."""
@@ -45,8 +46,8 @@ def sparse_attention(
     o = torch.empty_like(q) if out is None else out
     selected = 0 if indices is None else indices.shape[1]
     if pages is None or block_table is None or indices is None:
-        pages = torch.zeros((1, 1), dtype=torch.uint8, device=q.device)
-        block_table, indices = (torch.zeros((1, 1), dtype=torch.int32, device=q.device) for _ in range(2))
+        pages = nothing(q.device, torch.uint8, (1, 1))
+        block_table = indices = nothing(q.device, torch.int32, (1, 1))
     SPARSE_ATTENTION(
         rows * -(-heads // HEADS),
         q=q,

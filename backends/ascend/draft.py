@@ -13,6 +13,7 @@ from .linear import COLUMNS, LINEAR_BF16, ROWS
 from .program import Program, flat
 from .register import kernel
 from .sampling_rows import some
+from .scratch import Part, scratch_bytes, take
 
 THREADS, PIECE, PER, PAIRS, DRAFTS, MOST = 256, 8192, 64, 32768, 32, 8192
 DRAFT_INPUTS = Program("draft_kernels.py", "draft_inputs", threads=THREADS)
@@ -124,13 +125,30 @@ def _ranked(signature: Signature) -> str | None:
     return None if v > 0 and r > 0 else f"V and r from 1 on, got V = {v}, r = {r}"
 
 
-@kernel("draft_logits", version=0, supports=_ranked)
-def draft_logits(base: Tensor, tokens: Tensor, embed: Tensor, handle: WeightHandle, out: Tensor | None) -> Tensor:
+def _gathered(tokens: Tensor, embed: Tensor) -> Part:
+    """The tokens' rows of the table."""
+    return embed.dtype, (len(tokens), embed.shape[1])
+
+
+def _gathered_scratch(base: Tensor, tokens: Tensor, embed: Tensor, *rest: object) -> int:
+    return scratch_bytes(_gathered(tokens, embed))
+
+
+@kernel("draft_logits", version=0, supports=_ranked, workspace=_gathered_scratch)
+def draft_logits(
+    base: Tensor,
+    tokens: Tensor,
+    embed: Tensor,
+    handle: WeightHandle,
+    out: Tensor | None,
+    workspace: Tensor | None = None,
+) -> Tensor:
     (weight,) = handle.tensors
     (rows, width), rank = base.shape, embed.shape[1]
     logits = torch.empty((rows, width), dtype=torch.float32, device=base.device) if out is None else out
     if rows:
-        x = gather_rows(embed, tokens, None)
+        (x,) = take(workspace, base.device, _gathered(tokens, embed))
+        gather_rows(embed, tokens, x)
         linear, tile = (LINEAR_FEW, FEW) if rows <= FEW else (LINEAR_BF16[True], ROWS)
         across = -(-rows // tile)
         tiles = across * -(-width // COLUMNS)

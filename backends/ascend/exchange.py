@@ -8,6 +8,7 @@ from torch import Tensor
 from ...hal.registry import Signature
 from .program import Program, flat
 from .register import kernel
+from .scratch import nothing
 
 SLOTS = 256  # that a core places at a time
 PRODUCTS = 512  # that a core numbers at a time
@@ -65,7 +66,7 @@ def moe_dispatch(
     n = tokens * k
     owner, first, target = _scratch(workspace, (3, n), device)
     given: dict[str, int] = {"slots": k, "per_rank": per_rank, "n": n}
-    table = torch.zeros(1, dtype=torch.int32, device=device) if replicas is None else flat(replicas)
+    table = nothing(device, torch.int32) if replicas is None else flat(replicas)
     lie = {"E": 0, "X": 0} if replicas is None else {"E": replicas.shape[0], "X": replicas.shape[1]}
     take = min(SLOTS // k * k, n)
     tiles = -(-n // take) if n else 0

@@ -14,6 +14,7 @@ from .linear import LINEAR_BF16, tiles
 from .moe import few_experts, moe_gate
 from .program import Program, flat
 from .register import kernel
+from .scratch import nothing
 
 MOST, STREAMS = 8192, 4
 HC_COLLAPSE_NORM = Program(
@@ -145,7 +146,7 @@ def index_topk(
             scores[:count], held[:count],
         )  # fmt: skip
         index.select(scores[:count], held[:count], k, some, block_size, out[0][part])
-        searched = torch.zeros((1, 1), dtype=torch.int32, device=query.device) if some is None else some
+        searched = nothing(query.device, torch.int32, (1, 1)) if some is None else some
         INDEX_PICK(
             count,
             scores=flat(scores[:count]),

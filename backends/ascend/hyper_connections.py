@@ -8,6 +8,7 @@ from torch import Tensor
 from ...hal.registry import Signature
 from .program import Program
 from .register import kernel
+from .scratch import Part, scratch_bytes, take
 
 CHUNK, STREAMS = 2048, 8
 HC_COLLAPSE = Program("hyper_connections_kernels.py", "hc_collapse", chunk=CHUNK, streams=STREAMS)
@@ -51,7 +52,16 @@ def _mixed(signature: Signature) -> str | None:
     return None if 0 < m <= MIXED and d else f"1 to {MIXED} streams of at least 1 channel, got {m} of {d}"
 
 
-@kernel("hc_coefficients", version=0, supports=_mixed)
+def _sums(x: Tensor, fn: Tensor) -> Part:
+    """Of each token its products with the lines of `fn`, and its square."""
+    return torch.float32, (x.shape[0] * (fn.shape[0] + 1),)
+
+
+def _sums_scratch(x: Tensor, fn: Tensor, *rest: object) -> int:
+    return scratch_bytes(_sums(x, fn))
+
+
+@kernel("hc_coefficients", version=0, supports=_mixed, workspace=_sums_scratch)
 def hc_coefficients(
     x: Tensor,
     fn: Tensor,
@@ -61,6 +71,7 @@ def hc_coefficients(
     hc_eps: float,
     iterations: int,
     out: tuple[Tensor, Tensor, Tensor] | None,
+    workspace: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     tokens, streams, width = x.shape
     if out is None:
@@ -68,7 +79,7 @@ def hc_coefficients(
         pre, post, comb = (torch.empty(shape, dtype=torch.float32, device=x.device) for shape in shapes)
         out = pre, post, comb
     lines, channels = fn.shape
-    sums = torch.empty(tokens * (lines + 1), dtype=torch.float32, device=x.device)
+    (sums,) = take(workspace, x.device, _sums(x, fn))
     rows = max(
         1, min(BLOCK, tokens // 64)
     )  # of a core at a time: `fn` is read once for them, few rows have a core each

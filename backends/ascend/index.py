@@ -9,6 +9,7 @@ from ...hal.registry import Signature
 from ...ops.layouts import FP4_32_INDEX, entries_per_page
 from .program import Program, flat
 from .register import kernel
+from .scratch import nothing
 
 MOST = 4096
 TOPK_SELECT = {
@@ -68,18 +69,18 @@ def launch_scores(
     `seen` [T] gets what each row sees, nothing where row_seq is -1, if there are lanes.
     """
     (rows, heads, record), lanes = query.shape, scores.shape[1]
-    absent = [torch.zeros((1, 1), dtype=torch.int32, device=query.device) for _ in range(3)]
+    absent = nothing(query.device, torch.int32, (1, 1))
     INDEX_SCORE(
         rows * -(-lanes // CHUNK),
         query=query,
         head_weight=head_weight,
         pages=flat(pages),
-        blocks=blocks if blocks is not None and blocks.numel() else absent[0],
+        blocks=blocks if blocks is not None and blocks.numel() else absent,
         visible=visible,
         row_seq=row_seq,
-        block_table=block_table if block_table.numel() else absent[1],
+        block_table=block_table if block_table.numel() else absent,
         scores=scores,
-        seen=absent[2] if seen is None else seen,
+        seen=absent if seen is None else seen,
         page_stride=pages.stride(0),
         rows=rows,
         heads=heads,

@@ -9,6 +9,7 @@ from ...hal.registry import Signature
 from ...ops.spec import WeightHandle
 from .program import Program, flat, recast
 from .register import kernel
+from .scratch import nothing
 
 ROWS = COLUMNS = 128
 LINEAR_BF16 = {
@@ -89,8 +90,8 @@ def pair_scales(
         if workspace is None
         else workspace[: rows * width]
     )
-    nothing = torch.empty(1, dtype=torch.int32, device=scale.device)
-    gather, counts = (nothing if t is None else flat(t) for t in (source_row, offsets))
+    absent = nothing(scale.device, torch.int32)
+    gather, counts = (absent if t is None else flat(t) for t in (source_row, offsets))
     lie = {"gathered": int(source_row is not None), "counted": int(offsets is not None), "last": counts.numel() - 1}
     tiles = -(-rows * width // 512)
     sizes = {"span": scale.numel(), "n": rows * width, "q": gather.numel(), "z": counts.numel(), "tiles": tiles}
@@ -99,9 +100,9 @@ def pair_scales(
 
 
 def _paired_scratch(xq: Tensor, xs: Tensor, *rest: object) -> int:
-    """The scales of the activations in pairs, where K is an odd number of groups of 32."""
+    """Scales of the activations in pairs, where K is an odd number of groups of 32 or they begin at an odd byte."""
     groups = xs.shape[-1]
-    return xs.numel() // groups * 2 * pairs_of(groups) if groups % 2 else 0
+    return xs.numel() // groups * 2 * pairs_of(groups) if groups % 2 or xs.data_ptr() % 2 else 0
 
 
 @kernel(
@@ -124,6 +125,8 @@ def linear_fp8(
         given = {"X": xq.view(torch.uint8), "SX": paired, "W": weight.view(torch.uint8), "SW": scale, "Y": y}
         LINEAR_MX(lie["tiles"], **given, m=m, G=1, N=n, K=k)
     elif m:
+        if xs.data_ptr() % 2:
+            xs = pair_scales(xs, m, workspace).view(xs.shape)
         given = {"X": xq, "SX": recast(xs, torch.uint16), "W": weight, "SW": recast(scale, torch.uint16), "Y": y}
         LINEAR_FP8[256 if k % 256 == 0 else 64](lie["tiles"], **given, m=m, N=n, K=k, **lie)
     return y

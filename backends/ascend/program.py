@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from . import lower, versions
+from .scratch import nothing
 from .sim import Kernel, Report, Schedule, SourceError, build
 from .sim import source as sim_source
 
@@ -220,7 +221,7 @@ def recast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
     Copied where its first byte is no address of such an element, which TileLang's loads and torch both ask for.
     """
-    wide = torch.empty((), dtype=dtype).element_size()
+    wide = dtype.itemsize
     if tensor.data_ptr() % wide or tensor.storage_offset() * tensor.element_size() % wide:
         tensor = tensor.clone()
     last = tensor.shape[-1] * tensor.element_size() // wide
@@ -234,6 +235,6 @@ def flat(tensor: Tensor) -> Tensor:
     An empty tensor gives one element that no kernel reads.
     """
     if not tensor.numel():
-        return torch.zeros(1, dtype=tensor.dtype, device=tensor.device)
+        return nothing(tensor.device, tensor.dtype)
     span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return tensor.as_strided((span,), (1,))

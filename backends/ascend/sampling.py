@@ -8,6 +8,7 @@ from torch import Tensor
 from ...hal.registry import Signature
 from .program import Program, recast
 from .register import kernel
+from .scratch import Part, nothing, scratch_bytes, take
 
 SAMPLE_DRAW = Program("sampling_kernels.py", "sample_draw", needs=("parts_math.py",))
 _PARTS = ("parts_math.py", "parts_weights.py")
@@ -43,12 +44,11 @@ def adjust_logits(
     rows, width = logits.shape
     adjusted = torch.empty_like(logits) if out is None else out
     pieces = -(-width // PIECE)
-    none = _empty(logits, (1,), torch.int32)  # in place of what is not given; nothing reads it
-    real = none.view(torch.float32)
+    none, real = nothing(logits.device, torch.int32), nothing(logits.device, torch.float32)
     ADJUST_LOGITS(
         rows * pieces,
         Z=logits,
-        P=real.expand(1, 4).contiguous() if penalties is None else penalties,
+        P=nothing(logits.device, torch.float32, (1, 4)) if penalties is None else penalties,
         SO=none if stat_offsets is None else stat_offsets,
         SI=_or(stat_ids, none),
         SC=_or(stat_counts, none),
@@ -77,18 +77,27 @@ def _or(tensor: Tensor | None, other: Tensor) -> Tensor:
     return tensor if tensor is not None and tensor.numel() else other
 
 
-@kernel("sample_filter", version=0, source="ascendc", supports=_narrow)
+def _filter_parts(logits: Tensor) -> tuple[Part, ...]:
+    """The weight of every token, and of each row the largest logit and the sum of weights."""
+    rows, width = logits.shape
+    return (torch.int32, (rows, width)), (torch.float32, (rows,)), (torch.int64, (rows,))
+
+
+def _filter_scratch(logits: Tensor, *rest: object) -> int:
+    return scratch_bytes(*_filter_parts(logits))
+
+
+@kernel("sample_filter", version=0, source="ascendc", supports=_narrow, workspace=_filter_scratch)
 def sample_filter(
     logits: Tensor, inv_temperature: Tensor, top_k: Tensor | None, top_p: Tensor | None, min_p: Tensor | None,
-    force_top_k: int, out: tuple[Tensor, ...] | None,
+    force_top_k: int, out: tuple[Tensor, ...] | None, workspace: Tensor | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     rows, width = logits.shape
     if out is None:
         kinds = (torch.float32, torch.int32, torch.float32, torch.int32, torch.int32, torch.int64)
         out = tuple(_empty(logits, (rows,), kind) for kind in kinds)
-    weight, top = _empty(logits, (rows, width), torch.int32), _empty(logits, (rows,), torch.float32)
-    total = _empty(logits, (rows,), torch.int64)
     if rows:
+        weight, top, total = take(workspace, logits.device, *_filter_parts(logits))
         weight_sums(logits, inv_temperature, top, total, weight=weight)
         _select(
             logits, rows=rows, W=weight, R=inv_temperature, M=top, K=top_k, P=top_p, Q=min_p, S=total, out=out,
@@ -130,13 +139,24 @@ def _select(logits: Tensor, rows: int, out: tuple[Tensor, ...], **given: Tensor 
     SELECT_TOKENS(rows, **{**blank, **tensors, **chosen, "Z": bits, "m": rows, "V": logits.shape[1]})
 
 
+def sums_parts(logits: Tensor) -> tuple[Part, Part]:
+    """Scratch of `log_sums`: sums, and what it writes where nobody asks for log-probabilities."""
+    rows = logits.shape[0]
+    return (torch.float32, (rows, 2)), (torch.float32, (rows,))
+
+
+def sums_scratch(logits: Tensor, *rest: object) -> int:
+    """Bytes of it."""
+    return scratch_bytes(*sums_parts(logits))
+
+
 def log_sums(
-    logits: Tensor, inverse: Tensor | None, threshold: Tensor | None, last_id: Tensor | None,
-    tokens: Tensor | None = None, out: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """[L, 2] f32: maximum, NaN in rows with NaN, and log2 of the sum of kept powers; log-probabilities to `out`."""
+    sums: Tensor, values: Tensor, logits: Tensor, inverse: Tensor | None, threshold: Tensor | None,
+    last_id: Tensor | None, tokens: Tensor | None = None,
+) -> None:  # fmt: skip
+    """To `sums` [L, 2] f32: maximum, NaN in rows with NaN, and log2 of the sum of kept powers; log-probabilities of the
+    tokens to `values` [L], which is scratch without tokens."""
     rows, width = logits.shape
-    sums = _empty(logits, (rows, 2), torch.float32)
     if rows:
         LOG_SUMS(
             rows,
@@ -146,23 +166,23 @@ def log_sums(
             L=sums.view(torch.int32) if last_id is None else last_id,
             I=sums.view(torch.int32) if tokens is None else tokens,
             Y=sums,
-            P=_empty(logits, (rows,), torch.float32) if out is None else out,
+            P=values,
             tempered=int(inverse is not None),
             filtered=int(threshold is not None),
             picks=int(tokens is not None),
             m=rows,
             V=width,
         )
-    return sums
 
 
-@kernel("token_logprobs", version=0)
+@kernel("token_logprobs", version=0, workspace=sums_scratch)
 def token_logprobs(
     logits: Tensor, tokens: Tensor, inv_temperature: Tensor | None, threshold: Tensor | None, last_id: Tensor | None,
-    out: Tensor | None,
+    out: Tensor | None, workspace: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     values = _empty(logits, tokens.shape, torch.float32) if out is None else out
-    log_sums(logits, inv_temperature, threshold, last_id, tokens, values)
+    sums, _ = take(workspace, logits.device, *sums_parts(logits))
+    log_sums(sums, values, logits, inv_temperature, threshold, last_id, tokens)
     return values
 
 
@@ -177,19 +197,20 @@ def smaller_mass(
     return mass
 
 
-@kernel("top_logprobs", version=0, source="ascendc", supports=_few)
+@kernel("top_logprobs", version=0, source="ascendc", supports=_few, workspace=sums_scratch)
 def top_logprobs(
     logits: Tensor, inv_temperature: Tensor | None, threshold: Tensor | None, last_id: Tensor | None, k: int,
-    out: tuple[Tensor, Tensor] | None,
+    out: tuple[Tensor, Tensor] | None, workspace: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     rows = len(logits)
     if out is None:
         out = _empty(logits, (rows, k), torch.int32), _empty(logits, (rows, k), torch.float32)
     if rows and k:
-        sums = log_sums(logits, inv_temperature, threshold, last_id)
+        sums, unread = take(workspace, logits.device, *sums_parts(logits))
+        log_sums(sums, unread, logits, inv_temperature, threshold, last_id)
         edges = (None, None) if threshold is None or last_id is None else (threshold.view(torch.int32), last_id)
         _select(
-            logits, rows=rows, R=inv_temperature, M=sums, H=edges[0], L=edges[1], S=_empty(logits, (1,), torch.int64),
+            logits, rows=rows, R=inv_temperature, M=sums, H=edges[0], L=edges[1], S=nothing(logits.device, torch.int64),
             k=k, tempered=int(inv_temperature is not None), filtered=int(threshold is not None), out=out,
         )  # fmt: skip
     return out

@@ -8,6 +8,7 @@ from torch import Tensor
 from ...ops.sampling import FIXED_ONE
 from .program import Program
 from .register import kernel
+from .scratch import nothing
 
 THREADS, PIECE, WIDE = 256, 8192, 512
 MASK_ROWS = Program("sampling_rows_kernels.py", "mask_rows", threads=THREADS, piece=PIECE)
@@ -45,7 +46,7 @@ def expand_params(
 
 def some(tensor: Tensor) -> Tensor:
     """The tensor, or where it is empty one element that no kernel reads."""
-    return tensor if tensor.numel() else torch.empty(1, dtype=tensor.dtype, device=tensor.device)
+    return tensor if tensor.numel() else nothing(tensor.device, tensor.dtype)
 
 
 @kernel("lookup_candidates", version=0)

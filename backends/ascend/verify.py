@@ -10,8 +10,9 @@ from torch import Tensor
 from ...ops.sampling import Purpose
 from .program import Program, flat, recast
 from .register import kernel
-from .sampling import SAMPLE_DRAW, log_sums
+from .sampling import SAMPLE_DRAW, log_sums, sums_parts, sums_scratch
 from .sampling_rows import some
+from .scratch import Part, scratch_bytes, take
 
 CHUNK, THREADS = 8192, 128
 VERIFY_DRAFTS = Program("verify_drafts.cpp", "verify_drafts")
@@ -50,35 +51,45 @@ def _launch(what: int, items: int, of: _Rows, **given: Tensor | int) -> None:
     VERIFY_DRAFTS(items, **{**blank, **row, **given})
 
 
-@kernel("draft_distribution", version=0, source="ascendc")
+@kernel("draft_distribution", version=0, source="ascendc", workspace=sums_scratch)
 def draft_distribution(
     logits: Tensor, inv_temperature: Tensor, threshold: Tensor, last_id: Tensor, count: Tensor, tokens: Tensor,
-    slots: Tensor, pool: Tensor, place: int, out: None,
+    slots: Tensor, pool: Tensor, place: int, out: None, workspace: Tensor | None = None,
 ) -> None:  # fmt: skip
     rows, width = logits.shape
     if not rows:
         return
-    sums = log_sums(logits, inv_temperature, threshold, last_id)
+    sums, unread = take(workspace, logits.device, *sums_parts(logits))
+    log_sums(sums, unread, logits, inv_temperature, threshold, last_id)
     pieces = -(-width // CHUNK)
     of = _Rows(logits, inv_temperature, threshold, last_id, count, tokens, sums, pool, slots)
     _launch(_DISTRIBUTION, rows * pieces, of, start=place * pool.stride(1), pieces=pieces)
 
 
-@kernel("verify_drafts", version=0, source="ascendc")
+def _verify_parts(logits: Tensor) -> tuple[Part, ...]:
+    """Sums of the rows, and of each whether the draw has to be made, what has become of the draft, and the draw."""
+    return *sums_parts(logits), *((torch.int32, (logits.shape[0],)) for _ in range(3))
+
+
+def _verify_scratch(logits: Tensor, *rest: object) -> int:
+    return scratch_bytes(*_verify_parts(logits))
+
+
+@kernel("verify_drafts", version=0, source="ascendc", workspace=_verify_scratch)
 def verify_drafts(
     logits: Tensor, inv_temperature: Tensor, threshold: Tensor, last_id: Tensor, count: Tensor, max_id: Tensor,
     drafts: Tensor, seeds: Tensor, positions: Tensor, log2q: Tensor | None, draft_row: Tensor | None, shared: bool,
-    out: tuple[Tensor, Tensor] | None,
+    out: tuple[Tensor, Tensor] | None, workspace: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     rows, width = logits.shape
     if out is None:
         out = torch.empty_like(drafts), torch.empty(drafts.shape, dtype=torch.bool, device=drafts.device)
     if not rows:
         return out
-    sums = log_sums(logits, inv_temperature, threshold, last_id)
+    sums, unread, several, fate, drawn = take(workspace, logits.device, *_verify_parts(logits))
+    log_sums(sums, unread, logits, inv_temperature, threshold, last_id)
     pool = sums if log2q is None else log2q
     of = _Rows(logits, inv_temperature, threshold, last_id, count, drafts, sums, pool, draft_row)
-    several, fate, drawn = (torch.empty_like(drafts) for _ in range(3))
     seed, at = (recast(t, torch.uint32).view(rows, 2) for t in (seeds, positions))
     _launch(_TEST, rows, of, SEED=seed, AT=at, N=several, F=fate, purpose=int(Purpose.ACCEPTANCE), shared=int(shared))
     SAMPLE_DRAW(

@@ -8,6 +8,7 @@ from torch import Tensor
 from ...hal.registry import Signature
 from .program import Program
 from .register import kernel
+from .scratch import nothing
 
 GATED, SCATTERED, MERGED, PATCHES, TURNED, CHANNELS = 4096, 16384, 1024, 16, 8192, 16384
 SILU_MUL = Program("vision_kernels.py", "silu_mul", chunk=GATED)
@@ -49,8 +50,8 @@ def scatter_embeds(x: Tensor, values: Tensor, marks: Tensor, source: Tensor, out
     SCATTER_EMBEDS(
         shared["items"],
         X=x,
-        VALUES=values if values.numel() else x.new_zeros(1),
-        MARKS=marks if marks.numel() else x.new_zeros(1),
+        VALUES=values if values.numel() else nothing(x.device, torch.bfloat16),
+        MARKS=marks if marks.numel() else nothing(x.device, torch.bfloat16),
         S=source,
         Y=y,
         n=streams,
@@ -119,8 +120,8 @@ def image_patches(place: Tensor, pixels: Tensor, images: Tensor, patch: int, out
     IMAGE_PATCHES(
         rows,
         P=place,
-        X=pixels if pixels.numel() else pixels.new_zeros(1),
-        I=images if images.numel() else images.new_zeros((1, 5)),
+        X=pixels if pixels.numel() else nothing(pixels.device, pixels.dtype),
+        I=images if images.numel() else nothing(images.device, images.dtype, (1, 5)),
         Y=y,
         images=images.shape[0],
         patch=patch,

@@ -273,7 +273,10 @@ esac
     done = build("--check", PYTHONPATH=str(tmp_path))
     assert done.returncode == 1 and "installed without CANN" in done.stdout and "pip uninstall torch_npu" in done.stdout
     assert "2.13.0" in done.stdout, "torch itself is well"
-    assert "installed without CANN" not in build("--check", PYTHONPATH=str(tmp_path), ASCEND_HOME_PATH=str(tmp_path)).stdout
+    assert (
+        "installed without CANN"
+        not in build("--check", PYTHONPATH=str(tmp_path), ASCEND_HOME_PATH=str(tmp_path)).stdout
+    )
     assert "installed without CANN" not in build("--check", PYTHONPATH="").stdout
 
 
