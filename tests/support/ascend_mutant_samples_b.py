@@ -113,6 +113,18 @@ def index_query_pack() -> list[Sample]:
     return [Sample("last channels", (query, _i32([0, 1, 2, 3, 5]), rope_table(8, 64, torch.device("cpu"))))]
 
 
+def topk_select() -> list[Sample]:
+    """A chunk of 16,384 lanes and a tail, of either type, with blocks and without; many ties."""
+    rng, found, lanes = _rng(), [], 16384 + 128
+    blocks = np.stack([np.sort(rng.permutation(3000)[: lanes // 8]) for _ in range(2)])
+    blocks[rng.random(blocks.shape) < 0.1] = -1
+    for dtype in (torch.bfloat16, torch.float32):
+        scores = (_f32(rng, 2, lanes) * 2).round().to(dtype)
+        found.append(Sample(f"{dtype}", (scores, _i32([lanes, lanes - 50]), 512, None, 8)))
+        found.append(Sample(f"{dtype}, blocks", (scores, _i32([23990, 20001]), 512, _i32(blocks), 8)))
+    return found
+
+
 def moe_pack() -> list[Sample]:
     """One expert less than two registers of counts, so that what follows the last offset was written by nothing."""
     rng = _rng()
@@ -162,5 +174,6 @@ EXTRA: dict[str, Callable[[], list[Sample]]] = {
     "moe_dispatch": moe_dispatch,
     "moe_pack": moe_pack,
     "silu_mul": silu_mul,
+    "topk_select": topk_select,
     "vision_linear": vision_linear,
 }
