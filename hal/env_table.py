@@ -285,17 +285,16 @@ _SAMPLING = [
 
 _STRUCTURED = [
     _planned("XGRAMMAR_DEBUG", boolean(), False, _GRAMMAR, "Debug output of the grammar engine."),
-    _planned("XGRAMMAR_TIMEOUT", number(above=0), 20.0, _GRAMMAR, "Seconds a grammar may take to compile."),
-    _planned("XGRAMMAR_DISABLE_CACHE", boolean(), False, _GRAMMAR, "Compile every grammar anew."),
-    _planned(
+    _used("XGRAMMAR_TIMEOUT", number(above=0), 20.0, "Seconds a grammar may take to compile."),
+    _used("XGRAMMAR_DISABLE_CACHE", boolean(), False, "Compile every grammar anew."),
+    _used(
         "XGRAMMAR_CACHE_LIMIT_BYTES",
         integer(0),
         10 << 30,
-        _GRAMMAR,
         "Bytes of compiled grammars kept.",
         text="10737418240 (10 GiB)",
     ),
-    _planned("SO_BUILDER_CPUS", integer(1), 4, _GRAMMAR, "Threads that compile grammars."),
+    _used("SO_BUILDER_CPUS", integer(1), 4, "Threads that compile grammars."),
 ]
 
 _DIAGNOSTICS = [

@@ -15,6 +15,7 @@ from .images import FittedImages, PromptImage, refuse_images
 from .params import SamplingParams, fresh_seed, sample_seed
 from .request import Request, TextDecoder
 from .stop import StopStrings
+from .structured.vocabulary import check_installed
 from .truncation import check_prompt_logprobs
 
 Prompt = np.ndarray[Any, np.dtype[np.int32]]
@@ -63,6 +64,10 @@ class Admission:
                 "top_logprobs", params.top_logprobs, f"at most DEEPINFER_SAMPLER_FORCE_TOPK = {most}"
             )
         check_prompt_logprobs(self.config.truncation, params)
+        if params.structure is not None:
+            if self.config.grammars is None:
+                raise InvalidArgumentError("so_args", params.so_args, "None: this engine has no tokenizer")
+            check_installed()
         if params.stop_strings and self._make_decoder is None:
             raise InvalidArgumentError("stop", params.stop, "None: this engine has no tokenizer")
         return params
@@ -107,8 +112,10 @@ class Admission:
         """The n samples of a checked request.
 
         Raises:
-            QueueFullError: it has images, and no more can wait to be decoded.
+            QueueFullError: it has images or a grammar, and no more can wait to be decoded or compiled.
         """
+        if params.structure is not None and self.config.grammars is not None:
+            self.config.grammars.ask(params.structure)
         placed: list[PromptImage] = []
         if images.images:
             prompt, placed = self._expand(prompt, images)

@@ -45,6 +45,8 @@ Filters = tuple[Tensor | None, Tensor | None, Tensor | None]
 def needs_host(item: Work) -> bool:
     """Whether what its rows draw from depends on its tokens in a way that only the host can list."""
     p = item.request.params
+    if item.request.constraint is not None:  # also one that only drafts: its drafts are the host's to look at
+        return item.draws
     penalised = p.repetition_penalty != 1.0 or p.frequency_penalty != 0.0 or p.presence_penalty != 0.0
     banned = item.request.num_output_tokens < p.first_n_token_no_eos
     return item.sample and bool(penalised or banned or p.golden_token_ids)

@@ -1,75 +1,156 @@
-"""Requests that have come and whose images have not: they are in no queue, and hold nobody up."""
+"""Requests that have come and whose images or grammars have not: they are in no queue, and hold nobody up."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .image_workers import EncodedImage, ImageJob, ImageWorkers
 from .request import Request
 
+if TYPE_CHECKING:
+    from .structured.service import Compile, GrammarService
+
 
 @dataclass(eq=False)
 class _Arrival:
-    job: ImageJob
+    """What a request waits for: `job` are its images, `grammar` what its output has to be. None is there."""
+
     samples: list[Request]
+    job: ImageJob | None = None
+    grammar: Compile | None = None
+
+    @property
+    def waits(self) -> bool:
+        return self.job is not None or self.grammar is not None
 
 
 class Arrivals:
-    """See the module. With None for workers there are none."""
+    """See the module. With None for workers there are no images.
 
-    def __init__(self, workers: ImageWorkers | None) -> None:
+    Attributes:
+        grammars: compiles what outputs have to be; None where no request asks for that.
+    """
+
+    def __init__(self, workers: ImageWorkers | None, grammars: GrammarService | None = None) -> None:
         self.workers = workers
-        self._arrivals: dict[ImageJob, _Arrival] = {}
+        self.grammars = grammars
+        self._arrivals: list[_Arrival] = []
+        self._ended: list[tuple[_Arrival, Exception | None]] = []
 
     def __iter__(self) -> Iterator[Request]:
-        for arrival in self._arrivals.values():
+        for arrival in self._arrivals:
             yield from arrival.samples
 
     def __bool__(self) -> bool:
         return bool(self._arrivals)
 
     def expect(self, samples: Sequence[Request], encoded: Sequence[EncodedImage]) -> None:
-        """Has the images of a request decoded. Raises QueueFullError, ImageWorkerError."""
-        assert self.workers is not None
-        job = self.workers.submit(encoded)
-        self._arrivals[job] = _Arrival(job, list(samples))
+        """Has the images of a request decoded, and its grammar compiled.
+
+        Raises:
+            QueueFullError: too many wait for that.
+            ImageWorkerError, GrammarWorkerError: the workers are closed.
+        """
+        arrival = _Arrival(list(samples))
+        structure = samples[0].params.structure
+        if structure is not None:
+            assert self.grammars is not None
+            arrival.grammar = self.grammars.ask(structure)
+        if encoded:
+            assert self.workers is not None
+            arrival.job = self.workers.submit(encoded)
+            if self.grammars is not None:  # who waits for both waits for grammars
+                self.workers.heard = self.grammars.wake
+        self._arrivals.append(arrival)
+        if arrival.grammar is not None and arrival.grammar.ended:  # it was there
+            self._compiled(arrival)
 
     def take(self) -> list[tuple[list[Request], Exception | None]]:
-        """Requests whose images are there from now on, and those whose images failed, with the reason.
+        """Requests that lack nothing from now on, and those whose images or grammars failed, with the reason.
 
         The latter stay here until they are dropped.
         """
-        found = []
         # Asked though nobody is here: what is left there of those who were aborted would end every wait at once.
         for job in [] if self.workers is None else self.workers.take():
-            arrival = self._arrivals.get(job)
-            if arrival is None:  # aborted meanwhile
-                continue
-            if job.images is not None:
-                del self._arrivals[job]
-                for place, image in zip(arrival.samples[0].images, job.images, strict=True):
-                    place.image = image
-            found.append((list(arrival.samples), None if job.images is not None else job.error))
-        return found
+            for arrival in [one for one in self._arrivals if one.job is job]:
+                self._decoded(arrival, job)
+        for grammar in [] if self.grammars is None else self.grammars.take():
+            for arrival in [one for one in self._arrivals if one.grammar is grammar]:
+                self._compiled(arrival)
+        ended, self._ended = self._ended, []
+        for arrival, error in ended:
+            if error is None and arrival in self._arrivals:
+                self._arrivals.remove(arrival)
+        return [(list(arrival.samples), error) for arrival, error in ended if arrival.samples]
+
+    def _decoded(self, arrival: _Arrival, job: ImageJob) -> None:
+        arrival.job = None
+        if job.images is None:
+            self._ended.append((arrival, job.error))
+            return
+        for place, image in zip(arrival.samples[0].images, job.images, strict=True):
+            place.image = image
+        self._end(arrival)
+
+    def _compiled(self, arrival: _Arrival) -> None:
+        from .structured.constraint import Constraint
+
+        grammar, arrival.grammar = arrival.grammar, None
+        assert grammar is not None and self.grammars is not None
+        error = grammar.error
+        try:
+            if error is None:
+                for request in arrival.samples:
+                    request.constraint = Constraint(
+                        grammar.structure,
+                        grammar.compiled,
+                        len(self.grammars.vocabulary.pieces),
+                        request.eos_id,
+                        request.params.ignore_eos,
+                    )
+        except Exception as raised:
+            error = raised
+        if error is not None:
+            self._ended.append((arrival, error))
+            return
+        self._end(arrival)
+
+    def _end(self, arrival: _Arrival) -> None:
+        if not arrival.waits:
+            self._ended.append((arrival, None))
 
     def drop(self, request: Request) -> bool:
         """A sample has ended. Whether it was here."""
-        for job, arrival in self._arrivals.items():
+        for arrival in self._arrivals:
             if request in arrival.samples:
                 arrival.samples.remove(request)
                 if not arrival.samples:
-                    job.cancelled = True
-                    del self._arrivals[job]
+                    self._arrivals.remove(arrival)
+                    self._give_up(arrival)
                 return True
         return False
 
+    def _give_up(self, arrival: _Arrival) -> None:
+        """Nobody waits for its images any more, nor, unless others want the same, for its grammar."""
+        if arrival.job is not None:
+            arrival.job.cancelled = True
+        grammar = arrival.grammar
+        if grammar is not None and not any(one.grammar is grammar for one in self._arrivals):
+            grammar.cancelled = True
+
     def wait(self, seconds: float) -> None:
-        """Waits until images are there or `wake` is called, but no longer than that; not at all if nobody is here."""
-        if self.workers is not None and self._arrivals:
+        """Waits until something has come or `wake` is called, but no longer than that; not at all if nobody is here."""
+        if not self._arrivals or self._ended:
+            return
+        if self.grammars is not None and (self.workers is None or any(one.grammar for one in self._arrivals)):
+            self.grammars.wait(seconds)
+        elif self.workers is not None:
             self.workers.wait(seconds)
 
     def wake(self) -> None:
         """Ends a `wait`, or the next one where there is none. From any thread."""
-        if self.workers is not None:
-            self.workers.wake()
+        for one in (self.workers, self.grammars):
+            if one is not None:
+                one.wake()

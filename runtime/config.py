@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..model.truncation import EXACT, Truncation
 from .flops import FlopModel
@@ -10,6 +11,9 @@ from .images import ImageReader
 from .offload import HostSettings
 from .plan import Limits
 from .prefix import PrefixSettings
+
+if TYPE_CHECKING:
+    from .structured.service import GrammarService
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class EngineConfig:
         trace: file that every planned step is recorded in; None is none.
         async_scheduling: launch a step before the results of the one before are looked at, where the executor can.
         images: reads the images of prompts; None refuses images, and placeholders of images are ordinary tokens.
+        grammars: compiles what outputs have to be; None refuses `so_args`.
 
     Drafts per request and step are `limits.max_drafts`.
     """
@@ -54,6 +59,7 @@ class EngineConfig:
     log_interval: int = 0
     truncation: Truncation = EXACT
     images: ImageReader | None = None
+    grammars: GrammarService | None = None
     prefix: PrefixSettings | None = None
     host: HostSettings | None = None
     slack: int = 0

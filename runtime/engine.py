@@ -40,6 +40,7 @@ from .progress import EngineStats
 from .queues import Queues
 from .request import Proposal, Request, TextDecoder
 from .step_log import StepLog
+from .structured.drafts import held_proposal, hold_forks
 from .trace import TraceWriter
 
 __all__ = ["EngineConfig", "EngineStats", "LLMEngine"]
@@ -93,6 +94,7 @@ class LLMEngine:
             config.slack,
             None if config.images is None else config.images.workers,
         )
+        self._queues.arrivals.grammars = config.grammars
         self._by_id: dict[Any, list[Request]] = {}
         self._aborted: list[Request] = []
         self._ready: list[RequestOutput] = []
@@ -155,8 +157,10 @@ class LLMEngine:
 
         Raises:
             InvalidArgumentError: names the parameter, what came and what is allowed.
-            NotSupportedError: so_args, extra, enqueue=False, chunk_checkpoints.
-            QueueFullError: it has images, and no more may wait to be decoded; it draws no seed, and may be tried again.
+            NotSupportedError: extra, enqueue=False, chunk_checkpoints; a feature of the schema in so_args, or the
+                library for grammars is not installed.
+            QueueFullError: it has images or so_args, and no more may wait to be decoded or compiled; it draws no seed,
+                and may be tried again.
         """
         check_defaults(extra=(extra, None), enqueue=(enqueue, True), chunk_checkpoints=(chunk_checkpoints, None))
         params, prompt, images = self._admission.check(sampling_params, prompt_token_ids, multi_modal_data)
@@ -169,7 +173,7 @@ class LLMEngine:
             if self._is_known(request_id):
                 raise InvalidArgumentError("request_id", request_id, "an id that no unfinished request has")
             samples = self._admission.samples(request_id, user_id, params, prompt, images, now)
-            if images.encoded:
+            if images.encoded or params.structure is not None:
                 self._queues.expect(samples, images.encoded)
             else:
                 self._queues.add(samples)
@@ -218,6 +222,7 @@ class LLMEngine:
                 raise InvalidArgumentError("sample_index", sample_index, "a sample that has not ended")
             params = self._admission.check_params(source.params if sampling_params is None else sampling_params)
             made = self._admission.fork(source, new_request_id, user_id, params, last_token, time.monotonic())
+            hold_forks(source, made)
             self._by_id[new_request_id] = made
             for request in made:
                 self._queues.fork(source, request, share=not self.config.truncation.on)
@@ -630,12 +635,12 @@ class LLMEngine:
         return work, moves
 
     def _take_images(self) -> None:
-        """Requests whose images are decoded wait for their turn; those whose images failed end."""
+        """Requests that lack no image and no grammar wait for their turn; those for whom one failed end."""
         for samples, error in self._queues.arrivals.take():
             if error is None:
                 self._queues.begin(samples)
                 continue
-            log.warning("the images of request %r failed: %s", samples[0].request_id, describe(error))
+            log.warning("request %r cannot begin: %s", samples[0].request_id, describe(error))
             for request in samples:
                 self._finish(request, FinishReason.ERROR, error=describe(error))
 
@@ -756,6 +761,8 @@ class LLMEngine:
             if request.finish_reason is None:
                 if result.proposal is not None or request.proposal.tokens:
                     request.proposal = result.proposal or Proposal([])
+                if request.constraint is not None:
+                    request.proposal = held_proposal(request)
                 if sharing:
                     self._share(request, item)
 
@@ -797,7 +804,9 @@ class LLMEngine:
     def _append(self, request: Request, drawn: Drawn) -> RequestOutput | None:
         if not drawn.valid:
             self._queues.cache.forget(request)
-            self._finish(request, FinishReason.ERROR, error="the model returned logits that are not numbers")
+            why = None if request.constraint is None else request.constraint.error
+            why = why or "the model returned logits that are not numbers"
+            self._finish(request, FinishReason.ERROR, error=why)
             return None
         request.append(drawn.token)
         self.stats.output_tokens += 1

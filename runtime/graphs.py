@@ -468,7 +468,7 @@ def _run_part(step: DecodeStep, part: str, plain: bool) -> None:
 def is_device_only(request: Request) -> bool:
     """Whether what a request draws from is known without its tokens: there is nothing that the host lists by them."""
     p = request.params
-    return not (
+    return request.constraint is None and not (
         request.num_output_tokens < p.first_n_token_no_eos
         or p.repetition_penalty != 1.0
         or p.frequency_penalty != 0.0

@@ -39,6 +39,8 @@ from .offload import HostMemory, HostSettings, divide
 from .plan import Limits, pages_for
 from .prefix import PrefixSettings
 from .sampler import Sampler, SamplerConfig
+from .structured.service import GrammarService
+from .structured.vocabulary import Vocabulary
 from .truncation import INVARIANT, resolve_truncation
 from .watch import check_watch, peak_of, watch
 
@@ -188,6 +190,7 @@ def _build(
         peak_flops=None if args.disable_log_stats else peak_of(backend, device),
         async_scheduling=_async_scheduling(args),
         images=_images(args, model, tokenizer),
+        grammars=GrammarService.from_environment(Vocabulary.of(tokenizer, text.vocab_size)),
     )
 
     def decoder() -> TextDecoder:
@@ -199,6 +202,8 @@ def _build(
             executor.graphs.release()
         if config.images is not None:
             config.images.close()
+        if config.grammars is not None:
+            config.grammars.close()
         model.close()
         unbind()
 

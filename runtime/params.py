@@ -7,8 +7,9 @@ from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any
 
-from ..hal.errors import InvalidArgumentError, NotSupportedError
+from ..hal.errors import InvalidArgumentError
 from .checks import INT32_MAX, check_bool, check_float, check_ids, check_in_vocabulary, check_int
+from .structured.args import Structure, parse_so_args
 
 MAX_TOP_LOGPROBS = 1000
 MAX_SAMPLES = 1024
@@ -24,7 +25,8 @@ class SamplingParams:
     """How the tokens of one request are chosen and when it ends.
 
     All fields are checked when the object is made and again when it is submitted; a value outside its range raises
-    `InvalidArgumentError`, a feature that does not exist yet `NotSupportedError`. The engine works on a copy.
+    `InvalidArgumentError`, a feature of a schema that output cannot be held to `NotSupportedError`. The engine works on
+    a copy.
 
     Attributes:
         temperature: 0 is a true argmax (lowest id among equals); otherwise 1e-5 to 1e5.
@@ -51,7 +53,7 @@ class SamplingParams:
             log-probability of the chosen token is always returned.
         prompt_logprobs: return the log-probability of every prompt token but the first.
         golden_token_ids: teacher forcing: output token i is entry i where there is one. At most max_tokens entries.
-        so_args: structured output; must be None.
+        so_args: what the output has to be, see `structured.args.parse_so_args`; None is free text.
         priority: -100 to 100; higher ones begin first and give way last. Waiting for ten seconds counts as one more.
             Among requests of one priority and tenant, first come, first served. Changes no token.
         tenant: on whose behalf the request is made, at most 1024 characters, or None. Rows are shared evenly among the
@@ -93,7 +95,7 @@ class SamplingParams:
 
         Raises:
             InvalidArgumentError: a value outside its range.
-            NotSupportedError: `so_args`.
+            NotSupportedError: a feature of the schema in `so_args`.
         """
         if not _is_number(self.temperature, 0):
             self.temperature = check_float(
@@ -112,8 +114,7 @@ class SamplingParams:
         self._validate_logits()
         self._validate_stops()
         self._validate_reports()
-        if self.so_args is not None:
-            raise NotSupportedError("so_args", "structured output comes with the grammar engine")
+        self._structure = None if self.so_args is None else parse_so_args(self.so_args)
         self.priority = check_int("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY)
         for name in ("tenant", "cache_salt"):
             value = getattr(self, name)
@@ -175,6 +176,8 @@ class SamplingParams:
         check_in_vocabulary("logit_bias", self.logit_bias or (), vocab_size)
         check_in_vocabulary("golden_token_ids", self.golden_token_ids or (), vocab_size)
         check_in_vocabulary("stop_token_ids", self.stop_token_ids or (), vocab_size)
+        if self._structure is not None:
+            self._structure.validate_for_model(vocab_size)
         if self.eos_id is not None:
             check_int("eos_id", self.eos_id, 0, vocab_size - 1)
         for name in ("logprobs", "top_logprobs"):
@@ -190,6 +193,11 @@ class SamplingParams:
             elif isinstance(value, dict):
                 values[name] = dict(value)
         return SamplingParams(**values)
+
+    @property
+    def structure(self) -> Structure | None:
+        """What `so_args` say, as of the last check."""
+        return self._structure
 
     @property
     def stop_strings(self) -> list[str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .execute import Work
     from .forks import Anchor
     from .offload import HostLease
+    from .structured.constraint import Constraint
 
 
 class TextDecoder(Protocol):
@@ -74,6 +75,7 @@ class Request:
         valid_start: first position whose window keys its rows see; above 0 where they are computed by bounded replay.
         matched: what the prefix cache had of it, and the cache's version then.
         host: where its caches are while it is preempted by offload; then `computed` stays as it was.
+        constraint: what it may say next; None is anything.
     """
 
     key: int
@@ -114,6 +116,7 @@ class Request:
     valid_start: int = 0
     host: HostLease | None = None
     matched: tuple[tuple[int, int], Match] | None = None
+    constraint: Constraint | None = None
 
     def __post_init__(self) -> None:
         self.length = self.prompt_len

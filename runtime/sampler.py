@@ -21,6 +21,7 @@ from ..ops.embed import gather_rows
 from ..ops.verify import NO_DRAFT
 from .execute import Drawn, Result, Work
 from .request import Request
+from .structured.drafts import held_rows
 
 if TYPE_CHECKING:
     from ..model.draft import DraftPool
@@ -75,6 +76,7 @@ class Row:
             the token it decides has this index.
         draft: the draft it decides, NO_DRAFT for a row behind the last draft.
         log2q: row of the drafter's distributions that the draft was drawn from; -1 where it was certain.
+        mask: int32 [ceil(V/32)], tokens that may be drawn; None is all.
     """
 
     request: Request
@@ -82,6 +84,7 @@ class Row:
     length: int
     draft: int = NO_DRAFT
     log2q: int = -1
+    mask: IntArray | None = None
 
     @property
     def num_output_tokens(self) -> int:
@@ -180,8 +183,9 @@ class Sampler:
             prompt_rows += range(row, row + len(item.prompt_rows))
             row += len(item.prompt_rows)
             if item.sample:
-                spans.append((result, self.rows_of(item)))
-                sampled += range(row, row + len(item.sampled_rows))
+                rows = held_rows(self.rows_of(item), item.drafts)
+                spans.append((result, rows))
+                sampled += range(row, row + len(rows))
                 row += len(item.sampled_rows)
         assert row == logits.shape[0], "the model returned another number of logit rows than was asked for"
         if prompt_rows:
@@ -331,9 +335,17 @@ class Sampler:
         biases = [_biases(row) for row in rows]
         if any(biases):
             groups |= _bias_table(biases, logits)
-        if self._mask is not None:
-            groups["bitmask"] = _upload(np.tile(self._mask, (len(rows), 1)), logits)
+        masks = self._masks(rows)
+        if masks is not None:
+            groups["bitmask"] = _upload(masks, logits)
         return ops.adjust_logits(logits, **groups) if groups else logits
+
+    def _masks(self, rows: Sequence[Row]) -> Array | None:
+        """Tokens that each row may draw; None where all may draw all."""
+        if all(row.mask is None for row in rows):
+            return None if self._mask is None else np.tile(self._mask, (len(rows), 1))
+        free = np.full(-(-self.vocab_size // 32), -1, np.int32) if self._mask is None else self._mask
+        return np.stack([free if row.mask is None else row.mask & free for row in rows])
 
     def _blacklist_mask(self) -> Array | None:
         if not self.config.blacklist:

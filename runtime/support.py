@@ -26,6 +26,7 @@ _DRAFTING = "tests/runtime/test_drafting.py::"
 _GRAPHS = "tests/runtime/test_graphs.py::"
 _PREFIX = "tests/runtime/test_prefix.py::"
 _TRUNCATION = "tests/runtime/test_truncation.py::"
+_STRUCTURED = "tests/runtime/structured/"
 _REFUSED_ARGUMENT = _ARGS + "test_unsupported_values_say_what_brings_them"
 _REFUSED_VARIABLE = _LOADER + "test_planned_variables_are_refused_by_name"
 
@@ -53,10 +54,9 @@ SAMPLING_TESTS: Mapping[str, str] = {
     "priority": "tests/runtime/test_waiting.py::test_higher_priorities_begin_first_and_give_way_last",
     "tenant": "tests/runtime/test_waiting.py::test_tenants_get_even_shares_however_many_requests_they_bring",
     "cache_salt": _PREFIX + "test_salts_do_not_share",
+    "so_args": _STRUCTURED + "test_engine.py::test_what_is_generated_is_what_the_schema_says",
 }
-SAMPLING_REFUSED: Mapping[str, tuple[str, str]] = {
-    "so_args": ("structured output", "tests/runtime/test_params.py::test_structured_output_is_refused_by_name"),
-}
+SAMPLING_REFUSED: Mapping[str, tuple[str, str]] = {}
 ARGUMENT_TESTS: Mapping[str, str] = {
     "model": _LOADER + "test_the_model_directory_and_the_tokenizer_of_another",
     "tokenizer": _LOADER + "test_the_model_directory_and_the_tokenizer_of_another",
@@ -144,6 +144,10 @@ CALL_REFUSED: Mapping[str, tuple[str, str]] = {
 }  # fmt: skip
 
 VARIABLE_TESTS: Mapping[str, str] = {
+    "XGRAMMAR_TIMEOUT": _STRUCTURED + "test_service.py::test_settings_come_from_the_environment",
+    "XGRAMMAR_DISABLE_CACHE": _STRUCTURED + "test_service.py::test_settings_come_from_the_environment",
+    "XGRAMMAR_CACHE_LIMIT_BYTES": _STRUCTURED + "test_service.py::test_settings_come_from_the_environment",
+    "SO_BUILDER_CPUS": _STRUCTURED + "test_service.py::test_settings_come_from_the_environment",
     "ACCELERATOR": "tests/hal/test_catalog.py::test_an_argument_beats_the_environment",
     "STRICT_KERNELS": "tests/hal/test_registry.py::test_the_strict_variable_refuses_the_fallback",
     "PIN": "tests/hal/test_registry.py::test_the_pin_variable_chooses_the_kernel",

@@ -257,6 +257,7 @@ class WorkerPool(ABC, Generic[J]):
 
     def _start(self, number: int) -> Connection:
         """A new worker, once it answers. A program of its own, so that no script of the user's is run again."""
+        hello = pickle.dumps((self._hello(), self.settings.memory))
         ours, theirs = socket.socketpair()
         with ours, theirs:
             program = _PROGRAM.format(path=sys.path, module=type(self).__module__)
@@ -270,7 +271,7 @@ class WorkerPool(ABC, Generic[J]):
         seconds, name = self.settings.start_seconds, self.words.a_worker
         with deadline(self._processes[number], seconds) as late:
             try:
-                pipe.send_bytes(pickle.dumps((self._hello(), self.settings.memory)))
+                pipe.send_bytes(hello)
                 pipe.recv_bytes(MOST_WORDS)
                 failed = False
             except (EOFError, OSError):

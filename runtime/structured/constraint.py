@@ -54,9 +54,9 @@ class Constraint:
         self._failure = _prefix_function(structure.trigger)
         self._begin()
 
-    def fresh(self) -> Constraint:
-        """Of another sample, before its first token."""
-        return Constraint(self.structure, self.compiled, self.vocab_size, self.eos_id, self.ignore_eos)
+    def fresh(self, structure: Structure, eos_id: int, ignore_eos: bool) -> Constraint:
+        """Of another sample that has to be the same, behind a trigger of its own."""
+        return Constraint(structure, self.compiled, self.vocab_size, eos_id, ignore_eos)
 
     def _begin(self) -> None:
         self._matcher = load_xgrammar().GrammarMatcher(self.compiled, override_stop_tokens=[self.eos_id])
@@ -84,6 +84,8 @@ class Constraint:
     def _take(self, token: int) -> bool:
         trigger = self.structure.trigger
         if self._phase is Phase.FREE:
+            if token == self.eos_id and not self.ignore_eos and not self._completes(token):
+                return False
             if token == self.structure.bound and not self._completes(token):
                 self._phase, self._progress = Phase.FORCED, 0
                 return True
@@ -148,6 +150,24 @@ class Constraint:
             rows[:] = 0
         self._phase, self._progress = before
         return rows[: kept + 1]
+
+    def allowed(self, output: Sequence[int] | Words, drafts: Sequence[int]) -> int:
+        """How many of the drafts behind the output may be said. The state is as it was."""
+        self.follow(output)
+        kept, taken, before = 0, 0, (self._phase, self._progress)
+        try:
+            while self.error is None and kept < len(drafts):
+                inside = self._phase is Phase.INSIDE
+                if not self._take(drafts[kept]):
+                    break
+                taken += inside
+                kept += 1
+            if taken:
+                self._matcher.rollback(taken)
+        except Exception as error:
+            self.error = f"the grammar failed: {error}"
+        self._phase, self._progress = before
+        return kept
 
     def forced(self, output: Sequence[int] | Words, most: int) -> list[int]:
         """Tokens that all that may follow begins with; tokens that write the same otherwise may be said instead.

@@ -67,12 +67,10 @@ def literal_prefix(full: str) -> str:
     """Characters with which all begins that an expression of `full_pattern` matches, as far as that is easily seen."""
     prefix = ""
     body = full[1:]
-    for i, char in enumerate(body):
+    for char in body:
         if char in ".[]()|\\$^{}*+?":
             if char in "{*?" and prefix:  # the character before it may be missing
                 prefix = prefix[:-1]
-            break
-        if i + 1 == len(body):
             break
         prefix += char
     return "" if _has_alternatives(body) else prefix

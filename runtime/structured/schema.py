@@ -133,8 +133,8 @@ class _Walk:
             return
         first = whole[0]
         others = [name for name in said if name != first]
-        if others == ["type"] and (first in ("enum", "const") or self._agrees(part, first, types)):
-            others = []
+        if "type" in others and (first in ("enum", "const") or self._agrees(part, first, types)):
+            others.remove("type")
         if others:
             raise self.refused(
                 path, f"{first} beside {', '.join(others)}", f"put {', '.join(others)} into what {first} names"

@@ -99,7 +99,7 @@ class GrammarService(WorkerPool[Compile]):
         threads: int = 4,
         cache_bytes: int = 10 << 30,
     ) -> None:
-        super().__init__(WorkerSettings(seconds=20.0) if settings is None else settings)
+        super().__init__(WorkerSettings(seconds=20.0, start_seconds=120.0) if settings is None else settings)
         self.vocabulary = vocabulary
         self._threads = threads
         self._infos: dict[frozenset[int], Any] = {}
@@ -112,7 +112,7 @@ class GrammarService(WorkerPool[Compile]):
         from ...hal import env
 
         cache = 0 if env.get("DEEPINFER_XGRAMMAR_DISABLE_CACHE") else env.get("DEEPINFER_XGRAMMAR_CACHE_LIMIT_BYTES")
-        settings = WorkerSettings(seconds=env.get("DEEPINFER_XGRAMMAR_TIMEOUT"))
+        settings = WorkerSettings(seconds=env.get("DEEPINFER_XGRAMMAR_TIMEOUT"), start_seconds=120.0)
         threads = min(env.get("DEEPINFER_SO_BUILDER_CPUS"), len(os.sched_getaffinity(0)))
         return cls(vocabulary, settings, threads, cache)
 
@@ -139,7 +139,15 @@ class GrammarService(WorkerPool[Compile]):
         return made
 
     def _hello(self) -> Any:
+        self._info(frozenset())  # which loads the library, for seconds that are no grammar's
         return self.vocabulary, self._threads
+
+    def _info(self, spelled: frozenset[int]) -> Any:
+        if spelled not in self._infos:
+            if len(self._infos) > 8:
+                self._infos.clear()
+            self._infos[spelled] = self.vocabulary.info(spelled)
+        return self._infos[spelled]
 
     def _ask(self, pipe: Connection, job: Compile) -> None:
         pipe.send_bytes(pickle.dumps(job.structure))
@@ -150,12 +158,8 @@ class GrammarService(WorkerPool[Compile]):
         if kind != "grammar" or type(said) is not int or not 0 < said <= MOST_BYTES:
             raise GrammarWorkerError(f"a worker answered with something else, or more than {MOST_BYTES} bytes")
         text = pipe.recv_bytes(said).decode("utf-8", "surrogateescape")
-        spelled = self.vocabulary.spelled(job.structure)
-        if spelled not in self._infos:
-            if len(self._infos) > 8:
-                self._infos.clear()
-            self._infos[spelled] = self.vocabulary.info(spelled)
-        compiled = load_xgrammar().CompiledGrammar.deserialize_json(text, self._infos[spelled])
+        info = self._info(self.vocabulary.spelled(job.structure))
+        compiled = load_xgrammar().CompiledGrammar.deserialize_json(text, info)
         with self._something:
             job.compiled = compiled
             self._kept.add(job, compiled.memory_size_bytes)

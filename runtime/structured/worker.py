@@ -22,7 +22,9 @@ def serve(descriptor: int) -> None:
     It answers with JSON, ["grammar", bytes] and then a grammar as `xgrammar` serializes it, or ["error", text].
     """
     pipe, (vocabulary, threads), memory = greet(descriptor, bound=False)
-    compile = _compiler(vocabulary, threads)
+    # The library imports this one for the tokenizers in it, which nobody here uses: seconds, and memory.
+    sys.modules.setdefault("transformers", _Nothing("transformers"))
+    compile = compiler(vocabulary, threads)
     if memory is not None:  # beside what the libraries map, which with accelerators is a lot
         bound_memory(memory + _mapped())
     pipe.send_bytes(b"ready")
@@ -47,12 +49,11 @@ def _too_much(memory: int | None) -> str:
     return f"it takes more memory to compile than a worker has, {memory} bytes"
 
 
-def _compiler(vocabulary: Vocabulary, threads: int) -> Callable[[Structure], bytes]:
-    # The library imports this one for the tokenizers in it, which nobody here uses: seconds, and memory.
-    sys.modules.setdefault("transformers", _Nothing("transformers"))
+def compiler(vocabulary: Vocabulary, threads: int) -> Callable[[Structure], bytes]:
+    """What compiles, in this process: a structure to a grammar as `xgrammar` serializes it."""
     compilers: dict[frozenset[int], Any] = {}
 
-    def compiler(spelled: frozenset[int]) -> Any:
+    def made_for(spelled: frozenset[int]) -> Any:
         if spelled not in compilers:
             import xgrammar
 
@@ -64,7 +65,7 @@ def _compiler(vocabulary: Vocabulary, threads: int) -> Callable[[Structure], byt
         return compilers[spelled]
 
     def compile(structure: Structure) -> bytes:
-        made = compiler(vocabulary.spelled(structure))
+        made = made_for(vocabulary.spelled(structure))
         if structure.kind == "json":
             some = structure.whitespace > 0
             found = made.compile_json_schema(
@@ -82,7 +83,7 @@ def _compiler(vocabulary: Vocabulary, threads: int) -> Callable[[Structure], byt
             found = made.compile_structural_tag(structure.text)
         return found.serialize_json().encode("utf-8", "surrogateescape")  # type: ignore[no-any-return]
 
-    compiler(frozenset())
+    made_for(frozenset())
     return compile
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deepinfer.hal.errors import InvalidArgumentError, NotSupportedError
+from deepinfer.hal.errors import InvalidArgumentError
 from deepinfer.runtime.params import SamplingParams, fresh_seed, sample_seed
 
 GOOD: dict[str, list[Any]] = {
@@ -34,7 +34,7 @@ GOOD: dict[str, list[Any]] = {
     "top_logprobs": [0, 1000],
     "prompt_logprobs": [True, False],
     "golden_token_ids": [None, [], [1, 2]],
-    "so_args": [None],
+    "so_args": [None, {"schema_type": "json", "schema": "{}"}],
     "priority": [-100, 0, 100, np.int8(3)],
     "tenant": [None, "", "a", "x" * 1024],
     "cache_salt": [None, "", "tenant", "x" * 1024, "\ud800"],
@@ -63,12 +63,13 @@ BAD: dict[str, list[Any]] = {
     "priority": [-101, 101, 1.0, None, True, "1"],
     "tenant": [5, b"tenant", "x" * 1025, ["a"]],
     "cache_salt": [5, b"tenant", "x" * 1025, ["a"]],
+    "so_args": [{}, "json", {"schema_type": "json"}, {"schema_type": "xml", "schema": "a"}],
 }
 
 
 def test_every_field_has_cases() -> None:
     names = {field.name for field in dataclasses.fields(SamplingParams)}
-    assert names == set(GOOD) and names - {"so_args"} == set(BAD)
+    assert names == set(GOOD) and names == set(BAD)
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in GOOD.items() for value in values])
@@ -97,7 +98,7 @@ class _Hostile:
         raise RuntimeError("no text")
 
 
-@pytest.mark.parametrize("name", sorted(set(GOOD) - {"so_args"}))
+@pytest.mark.parametrize("name", sorted(GOOD))
 @pytest.mark.parametrize("value", [10**5000, _Hostile()], ids=["5000 digits", "hostile"])
 def test_values_without_a_text_are_refused_like_others(name: str, value: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=f"{name}: got <(int|_Hostile) whose repr"):
@@ -116,12 +117,6 @@ def test_values_without_a_text_are_refused_like_others(name: str, value: Any) ->
 def test_numbers_are_brought_to_their_canonical_type(name: str, value: Any, canonical: Any) -> None:
     found = getattr(SamplingParams(**{name: value}), name)
     assert repr(found) == repr(canonical)
-
-
-@pytest.mark.parametrize("value", [{}, {"schema_type": "json", "schema": "{}"}])
-def test_structured_output_is_refused_by_name(value: Any) -> None:
-    with pytest.raises(NotSupportedError, match="so_args.*grammar"):
-        SamplingParams(so_args=value)
 
 
 def test_positional_and_unknown_arguments_are_refused() -> None:
