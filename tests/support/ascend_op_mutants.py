@@ -11,6 +11,7 @@ that cannot tell what a whole sweep would print, it says so. `--write` and label
 
 from __future__ import annotations
 
+import fcntl
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -254,18 +255,23 @@ def row(program: Program, names: Sequence[str], of_pairs: Part, of_sizes: Part) 
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def rows() -> dict[tuple[str, str], str]:
-    """The rows of the page, by label and digest."""
-    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+def rows(text: str = "") -> dict[tuple[str, str], str]:
+    """The rows of the page, or of a text of it, by label and digest."""
+    text = text or PAGE.read_text(encoding="utf-8")
     return {(m[1], m[2]): m[0] for m in re.finditer(r"^\| `([^`]+)` \| `([0-9a-f]{8})` \|.*$", text, re.M)}
 
 
-def write(known: dict[tuple[str, str], str]) -> None:
-    """Keep the rows of the programs' present texts on the page."""
+def write(new: dict[tuple[str, str], str]) -> None:
+    """Put rows on the page, and keep those of the programs' present texts."""
     keys = [(program.label, digest(program)) for program in programs() if program.current()]
-    head = PAGE.read_text(encoding="utf-8").split("| program |")[0]
-    body = "\n".join(known[key] for key in keys if key in known)
-    PAGE.write_text(f"{head}{HEAD}\n{body}\n", encoding="utf-8")
+    with PAGE.open("r+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # others may be at it
+        text = file.read()
+        known = {**rows(text), **new}
+        body = "\n".join(known[key] for key in keys if key in known)
+        file.seek(0)
+        file.write(f"{text.split('| program |')[0]}{HEAD}\n{body}\n")
+        file.truncate()
 
 
 def main(arguments: list[str]) -> None:
@@ -292,7 +298,7 @@ def main(arguments: list[str]) -> None:
                 where = f"{v.mutant.kind} line {v.mutant.line} at {v.mutant.at}"
                 print(f"  against {what}: {where}: {v.message}", flush=True)
         if writes:
-            write({**rows(), (program.label, digest(program)): line})
+            write({(program.label, digest(program)): line})
 
 
 def place(program: Program, mutant: Mutant) -> str:
