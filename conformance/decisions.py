@@ -23,7 +23,7 @@ from ..hal.registry import REGISTRY
 from ..ops.rows import named
 from ..ops.spec import SPECS
 from .oracle.moe import gate_scores
-from .trace import OpCall, Trace
+from .trace import OpCall
 from .variants import installed
 
 DECIDING = ("moe_route", "topk_select", "block_select")
@@ -46,12 +46,17 @@ class Replay:
     seen: dict[str, list[Tensor]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, trace: Trace) -> Replay:
-        """The decisions of a recorded run."""
-        found = {op: [c.results for c in trace.calls if c.op == op] for op in DECIDING}
-        found["topk_select"] = [c.results[:1] for c in trace.calls if c.op in SELECTING]
-        assert all(found.values()), f"the model decides by other ops than {', '.join(DECIDING)}: replay those as well"
+    def of(cls, calls: Sequence[OpCall]) -> Replay:
+        """The decisions of a recorded run, or of a part of it."""
+        found = {op: [c.results for c in calls if c.op == op] for op in DECIDING}
+        found["topk_select"] = [c.results[:1] for c in calls if c.op in SELECTING]
         return cls(found)
+
+    def complete(self) -> Replay:
+        """Itself, of a run of a whole model."""
+        wanted = self.wanted.values()
+        assert all(wanted), f"the model decides by other ops than {', '.join(DECIDING)}: replay those as well"
+        return self
 
     def again(self) -> Replay:
         """The same decisions for another run."""

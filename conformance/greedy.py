@@ -98,7 +98,7 @@ def _reference(preset: str, count: int) -> tuple[Model, list[list[int]], Run, li
     with REGISTRY.using(REFERENCE, ""):
         with tracing(trace), installed({"index_topk": in_parts}):
             want = free_run(model, starts, trace)
-        with installed(variants()["all"]), replaying(Replay.of(trace)) as taken:
+        with installed(variants()["all"]), replaying(Replay.of(trace.calls).complete()) as taken:
             other = free_run(model, starts, Trace(), want.tokens)
     where = positions(starts)
     spread = changes(trace.calls, taken.seen, where)

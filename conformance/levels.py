@@ -11,7 +11,7 @@ codes flip in a small model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
@@ -32,7 +32,7 @@ from .compare.classes import compare, names_of
 from .decisions import Replay, replaying
 from .trace import OpCall, Trace, tracing
 from .variants import installed, variants
-from .walk import Schedule, StepRecord, Walker, schedule
+from .walk import Force, Schedule, StepRecord, Walker, schedule
 
 MULTIPLE = 2.0
 LISTED = 5
@@ -45,7 +45,7 @@ class World:
 
     Attributes:
         model, plan: what ran.
-        calls: every op call.
+        calls: every op call, those of a draft pass behind the last step included.
         steps: every layer of every step.
         replay: the decisions.
         alone: relative rms spread of a layer that starts from recorded states; the largest over layers.
@@ -70,23 +70,31 @@ def world(preset: str, long: int) -> World:
     with REGISTRY.using(REFERENCE, ""):
         plan = schedule(model.config.text.vocab_size, long)
         trace = Trace()
+        walker = Walker(model, trace, drafts=True)
         with tracing(trace):
-            steps = plan.run(Walker(model, trace)).steps
-        replay = Replay.of(trace)
+            walker.draft(plan.run(walker))
+        steps = walker.steps
+        replay = Replay.of(trace.calls).complete()
         layers = len(model.layers)
         spread, logits, alone = [0.0] * layers, 0.0, 0.0
         for name, functions in variants().items():
             with installed(functions), replaying(replay.again()):
-                other = plan.run(Walker(model)).steps
+                other = steps_of(plan, Walker(model))
             spread = [max(s, e) for s, e in zip(spread, layer_errors(other, steps), strict=True)]
             logits = max(logits, logit_error(other, steps))
             if name == "all":
                 with installed(functions), replaying(replay.again()):
-                    other = plan.run(Walker(model), lambda step, layer: steps[step].layers[layer]).steps
-                alone = max(_relative(other, steps))
+                    other = steps_of(plan, Walker(model), lambda step, layer: steps[step].layers[layer])
+                alone = max(relative(other, steps))
     for layer in range(1, layers):
         spread[layer] = max(spread[layer], spread[layer - 1])
     return World(model, plan, trace.calls, steps, replay, alone, spread, logits)
+
+
+def steps_of(plan: Schedule, walker: Walker, force: Force | None = None) -> list[StepRecord]:
+    """What every layer gave in a run of a schedule."""
+    plan.run(walker, force)
+    return walker.steps
 
 
 @cache
@@ -116,7 +124,8 @@ def logit_error(got: Sequence[StepRecord], want: Sequence[StepRecord]) -> float:
     return _rms(torch.cat([_logits(a) - _logits(b) for a, b in zip(got, want, strict=True)]))
 
 
-def _relative(got: Sequence[StepRecord], want: Sequence[StepRecord]) -> list[float]:
+def relative(got: Sequence[StepRecord], want: Sequence[StepRecord]) -> list[float]:
+    """`layer_errors` as shares of the rms of what the layer gave."""
     size = [_rms(_streams(want, n)) for n in range(len(want[0].layers))]
     return [error / s for error, s in zip(layer_errors(got, want), size, strict=True)]
 
@@ -147,7 +156,7 @@ def judge_ops(preset: str, long: int, ops: Sequence[OpSpec], target: Target) -> 
         if made.op not in names or made.op in missing:
             continue
         try:
-            found, share = _again(made, target)
+            found, share = again(made, target)
         except Unsupported as error:
             missing[made.op] = str(error)
             continue
@@ -159,7 +168,7 @@ def judge_ops(preset: str, long: int, ops: Sequence[OpSpec], target: Target) -> 
     return of_own(Outcome(_first(diverged, "calls"), worst=worst, notes=notes), sorted(missing), target)
 
 
-def _again(made: OpCall, target: Target) -> tuple[list[Finding], float]:
+def again(made: OpCall, target: Target) -> tuple[list[Finding], float]:
     """One recorded call on the target: findings, and the share of the limit."""
     spec = SPECS[made.op]
     args = to_target(spec, made.args, target)
@@ -182,16 +191,20 @@ def judge_layers(preset: str, long: int, target: Target) -> Outcome:
     """Every layer, started from recorded states with recorded decisions."""
     w = world(preset, long)
     got, borrowed = _run(w, preset, target, lambda step, layer: w.steps[step].layers[layer])
-    limit = MULTIPLE * w.alone
-    findings = []
-    shares = [_share(error, limit) for error in _relative(got, w.steps)]
-    for layer, (error, share) in enumerate(zip(_relative(got, w.steps), shares, strict=True)):
+    return of_own(layers_within(relative(got, w.steps), w.alone), borrowed, target)
+
+
+def layers_within(errors: Sequence[float], alone: float) -> Outcome:
+    """Whether the relative errors of layers that started from recorded states lie in the limit."""
+    limit, findings = MULTIPLE * alone, []
+    shares = [_share(error, limit) for error in errors]
+    for layer, (error, share) in enumerate(zip(errors, shares, strict=True)):
         if not share <= 1:
             text = (
                 f"layer {layer}: relative rms error {error:.3g}, limit {limit:.3g} ({MULTIPLE} x the variants' spread)"
             )
             findings.append(Finding("layer", text))
-    return of_own(Outcome(_first(findings, "layers"), worst=max(shares)), borrowed, target)
+    return Outcome(_first(findings, "layers"), worst=max(shares))
 
 
 # ---- (b) ------------------------------------------------------------------------------------------------------------
@@ -213,16 +226,14 @@ def judge_replayed(preset: str, long: int, target: Target) -> Outcome:
     return of_own(Outcome(_first(findings, "places"), worst=max(shares)), borrowed, target)
 
 
-def _run(
-    w: World, preset: str, target: Target, force: Callable[..., object] | None
-) -> tuple[list[StepRecord], list[str]]:
+def _run(w: World, preset: str, target: Target, force: Force | None) -> tuple[list[StepRecord], list[str]]:
     """What every layer gave on the target, and the ops that ran on another backend's kernels."""
     model = w.model if target == Target(REFERENCE, torch.device("cpu")) else target_model(preset, target)
     trace = Trace(keep=lambda op: False)
     with ExitStack() as stack:
         stack.enter_context(tracing(trace))
         stack.enter_context(replaying(w.replay.again()))
-        steps = w.plan.run(Walker(model, trace), force).steps  # type: ignore[arg-type]
+        steps = steps_of(w.plan, Walker(model, trace), force)
     return steps, trace.fallbacks(target.backend, target.device.type)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import deepinfer.ops
-from deepinfer.conformance import greedy, levels
+from deepinfer.conformance import brief, greedy, levels
 from deepinfer.conformance.case import Target
 from deepinfer.conformance.decisions import DECIDING, Replay, gate_keys, margins, visible_scores
 from deepinfer.conformance.greedy import Clear, compare_tokens
@@ -106,6 +106,23 @@ def test_a_layer_is_judged_on_recorded_inputs() -> None:
     with planted(moe_combine=first_only) as target:
         found = levels.judge_layers("tiny", LONG, target).findings
     assert [f.message.split(":")[0] for f in found] == ["layer 0"]
+
+
+def test_some_layers_and_the_calls_of_draft_layers_are_judged_alone() -> None:
+    def of_drafts(made: OpCall) -> bool:
+        return made.op == "moe_combine" and made.layer.startswith("draft")
+
+    with planted(moe_combine=right) as target:
+        passed = brief.judge_some_layers("tiny", (1, 6), target)
+        assert not passed.findings and "sparse_attention" in passed.skipped
+        assert brief.judge_some_calls("tiny", of_drafts, target).notes == ("2 calls",)
+    with planted(moe_combine=scaled) as target:
+        layers = brief.judge_some_layers("tiny", (1, 6), target)
+        drafts = brief.judge_some_calls("tiny", of_drafts, target)
+        every = levels.judge_ops("tiny", LONG, [SPECS["moe_combine"]], target)
+    assert [f.message.split(":")[0] for f in layers.findings] == ["layer 1", "layer 6"]
+    assert [f.message.split(", call")[0] for f in drafts.findings] == ["step 1, draft layer 0", "step 1, draft layer 1"]
+    assert "32 calls in all" in every.findings[-1].message  # of three steps and ten layers, and of two draft layers
 
 
 def test_nan_is_no_small_error() -> None:
