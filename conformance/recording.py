@@ -169,6 +169,7 @@ def header(backend: Backend, device: Device) -> dict[str, Any]:
         "backend": backend.name,
         "device": found["name"],
         "arch": found["arch"],
+        "level": backend.level(device),
         "about": str(getattr(backend.probe(), "detail", "")),
         "torch": torch.__version__,
         "triton": _version("triton"),

@@ -23,7 +23,20 @@ FORMAT = 3
 FACTS, OUTPUTS = "recording.json", "outputs.safetensors"
 KIND = "deepinfer recording"
 
-TEXTS = ("deepinfer", "backend", "device", "arch", "about", "commit", "torch", "triton", "python", "platform", "date")
+TEXTS = (
+    "deepinfer",
+    "backend",
+    "device",
+    "arch",
+    "level",
+    "about",
+    "commit",
+    "torch",
+    "triton",
+    "python",
+    "platform",
+    "date",
+)
 """What the header says in words; '' where nothing is known."""
 
 

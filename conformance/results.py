@@ -19,6 +19,8 @@ from ..hal.device import Device
 from .case import Finding, Outcome
 
 FILE = "results.jsonl"
+FORMAT = 1
+KIND = "deepinfer conformance results"
 
 
 @dataclass(frozen=True)
@@ -142,11 +144,14 @@ def header(
     """The first line of the file: what was judged, where, by what."""
     return {
         "record": "header",
+        "format": FORMAT,
+        "kind": KIND,
         "deepinfer": version,
         "contract_version": CONTRACT_VERSION,
         "backend": backend.name,
         "backend_contract_version": backend.contract_version,
         "device": str(device),
+        "level": backend.level(device),
         "capability": backend.capability(device).as_dict(),
         "suites": list(suites),
         "tier": tier,

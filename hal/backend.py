@@ -60,6 +60,11 @@ class Unavailable:
         return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
 
 
+LEVELS = ("specified", "reference", "cross-compiled", "lowered", "interpreted", "simulated", "device")
+"""How far an op stands on a backend, the least first: no kernel; the reference's; built without a device, for NVIDIA
+and for Ascend; run without one, in an interpreter or a simulator; run on a chip."""
+
+
 class Backend:
     """Base of backends. A plug-in overrides what differs.
 
@@ -69,6 +74,7 @@ class Backend:
         device_type: torch device type it runs on by default.
         package: package that `kernel_modules` are relative to.
         kernel_modules: modules that register the kernels when they are imported.
+        checked: levels (of `LEVELS`) at which its own tests hold every kernel, without a device.
     """
 
     name: str = ""
@@ -76,6 +82,7 @@ class Backend:
     device_type: str = "cpu"
     package: str | None = None
     kernel_modules: Sequence[str] = ()
+    checked: Sequence[str] = ()
 
     def probe(self) -> Available | Unavailable:
         """Whether the backend can run here. Quick; loads no kernel and creates no device context."""
@@ -95,6 +102,10 @@ class Backend:
         found = device_module.capability(device, self.name)
         transport = self.transport(device)
         return replace(found, graphs=isinstance(self.graphs(device), Graphs), communicator=transport.name)
+
+    def level(self, device: Device) -> str:
+        """What a run on a device shows, of `LEVELS`: 'device', unless kernels are interpreted or simulated there."""
+        return LEVELS[-1]
 
     def graphs(self, device: Device) -> Graphs | GraphsUnavailable:
         """Graph capture on a device, or why there is none."""

@@ -54,6 +54,7 @@ class AscendBackend(Backend):
     name = "ascend"
     contract_version = CONTRACT_VERSION
     package = __name__
+    checked = ("lowered", "simulated")
 
     @cached_property
     def found(self) -> Found:
@@ -97,6 +98,9 @@ class AscendBackend(Backend):
         if device.type == "cpu":
             return replace(found, arch=SIMULATED, name=f"{found.name} (simulating an Ascend 950)")
         return replace(found, arch=CHIP if found.arch.startswith(versions.CHIPS) else found.arch)
+
+    def level(self, device: Device) -> str:
+        return "simulated" if device.type == "cpu" else super().level(device)
 
     def graphs(self, device: Device) -> Graphs | GraphsUnavailable:
         if device.type == "cpu":

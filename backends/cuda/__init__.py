@@ -64,6 +64,7 @@ class CudaBackend(Backend):
     name = "cuda"
     contract_version = CONTRACT_VERSION
     package = __name__
+    checked = ("cross-compiled", "interpreted")
 
     @property
     def kernel_modules(self) -> Sequence[str]:  # type: ignore[override]
@@ -122,6 +123,9 @@ class CudaBackend(Backend):
     def capability(self, device: Device) -> Capability:
         found = super().capability(device)
         return replace(found, name=f"{found.name} (interpreted)") if device.type == "cpu" else found
+
+    def level(self, device: Device) -> str:
+        return "interpreted" if device.type == "cpu" else super().level(device)
 
     def graphs(self, device: Device) -> Graphs | GraphsUnavailable:
         if device.type == "cpu":

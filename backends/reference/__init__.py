@@ -20,6 +20,7 @@ class ReferenceBackend(Backend):
     name = "reference"
     contract_version = CONTRACT_VERSION
     package = __name__
+    checked = ("reference",)
     kernel_modules = (
         ".embed",
         ".norm",
@@ -54,6 +55,9 @@ class ReferenceBackend(Backend):
 
         super().load()
         freeze()
+
+    def level(self, device: Device) -> str:
+        return "reference"
 
     def graphs(self, device: Device) -> Graphs | GraphsUnavailable:
         if device.type == "cpu":

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from deepinfer.conformance.recording_format import FACTS, FORMAT, OUTPUTS, RecordingError, digest_of, read, write
 
 HEAD = {
-    **dict.fromkeys(("deepinfer", "backend", "device", "arch", "about", "commit", "torch", "triton"), "x"),
+    **dict.fromkeys(("deepinfer", "backend", "device", "arch", "level", "about", "commit", "torch", "triton"), "x"),
     **dict.fromkeys(("python", "platform", "date"), "y"),
     "contract": 0,
     "seed": 0,

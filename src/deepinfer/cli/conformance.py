@@ -150,6 +150,35 @@ def compare_command(a: Path, b: Path, oracle: bool, ops: tuple[str, ...], out: P
         raise SystemExit(1)
 
 
+@command.command("report", short_help="Op × backend × suite: how far each op stands, from results and recordings.")
+@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path), metavar="[RESULTS]...")
+@click.option(
+    "--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="One page, for a browser."
+)
+@click.option(
+    "--jsonl", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="A JSON object per line."
+)
+def report_command(paths: tuple[Path, ...], html: Path | None, jsonl: Path | None) -> None:
+    """Print how far every op stands on every backend: specified, reference, cross-compiled, lowered, interpreted,
+    simulated, or run on which chip; and what came of its cases.
+
+    RESULTS are folders that `conformance run --out` and `conformance record` wrote. Without any, levels are those that
+    the tests of the installed backends hold.
+
+    \b
+    deepinfer conformance report results tests/recordings/h200 --html report.html
+    """
+    from ..conformance.report import of_installed, write_html, write_lines
+    from .conformance_tables import matrix_text
+
+    found = of_installed(paths)
+    click.echo(matrix_text(found))
+    for file, write in ((html, write_html), (jsonl, write_lines)):
+        if file is not None:
+            write(found, file)
+            click.echo(f"report: {file}")
+
+
 def _list(request: Any) -> None:
     from ..conformance import run
 

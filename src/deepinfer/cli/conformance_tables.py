@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..conformance.agreement import Agreement, Comparison
+    from ..conformance.matrix import Matrix
 
 WIDE = 120
 LISTED = 50
@@ -72,3 +73,32 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     widths = [max(len(row[n]) for row in cells) for n in range(len(head))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
     return [line if len(line) <= WIDE + 40 else line[: WIDE + 39] + "…" for line in lines]
+
+
+def matrix_text(found: Matrix) -> str:
+    """Each op's level on every backend, the suites beside it, failures, and the counts of each level."""
+    rows, failed = [], []
+    for family, ops in found.families.items():
+        for op in ops:
+            row = [op, family]
+            for backend in found.backends:
+                cell = found.cells[op, backend]
+                row.append(" ".join([cell.levels[-1], *(_suite(name, c) for name, c in cell.suites().items())]))
+                failed += [(backend, case) for case in cell.cases if case.status == "failed"]
+            rows.append(row)
+    for backend, cases in found.whole.items():
+        failed += [(backend, case) for case in cases if case.status == "failed"]
+    lines = [*table(["op", "family", *found.backends], rows), ""]
+    for backend, case in failed[:LISTED]:
+        lines += [f"FAILED {backend}: {case.id}", *(f"    {finding}" for finding in case.findings)]
+    if len(failed) > LISTED:
+        lines.append(f"… and {len(failed) - LISTED} more")
+    for backend in found.backends:
+        lines.append(f"{backend}: " + ", ".join(f"{n} {level}" for level, n in found.counts(backend).items()))
+    return "\n".join(lines)
+
+
+def _suite(name: str, counts: dict[str, Any]) -> str:
+    """'ops 12/12'."""
+    total = sum(counts[status] for status in ("passed", "failed", "skipped", "fallback"))
+    return f"{name} {counts['passed']}/{total}"
