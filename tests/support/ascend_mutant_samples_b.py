@@ -10,6 +10,7 @@ import torch
 from deepinfer.conformance.calls import REFERENCE
 from deepinfer.hal.catalog import CATALOG
 from deepinfer.hal.registry import REGISTRY
+from deepinfer.ops import sampling_samples
 from deepinfer.ops.cache_steps import rope_table
 from deepinfer.ops.layer_samples import EPS, HC_EPS, SINKHORN
 from deepinfer.ops.layouts import FP4_16, FP8_32
@@ -125,6 +126,28 @@ def topk_select() -> list[Sample]:
     return found
 
 
+def _scores() -> tuple[np.ndarray, ...]:
+    """Scores of more rows than cores, of a chunk of 8,192 tokens and a tail, with what is kept of them."""
+    rng = _rng()
+    z, inverse = rng.standard_normal((4, 8292)).astype(np.float32), np.array([1, 2, 0.5, 1.25], np.float32)
+    z[1, 8200:8210] += 9  # the largest is behind the first chunk, and others there are kept
+    _, largest, threshold, last, count = sampling_samples._kept(rng, z, inverse)
+    return z, inverse, largest, threshold, last, count
+
+
+def sample_draw() -> list[Sample]:
+    z, inverse, largest, threshold, last, count = _scores()
+    seeds = np.array([1, -1, 2**40, 7], np.int64)
+    given = (z, inverse, threshold, last, count, largest, seeds, seeds + 5, 1)
+    return [Sample("chunks", sampling_samples._send(torch.device("cpu"), *given))]
+
+
+def token_logprobs() -> list[Sample]:
+    z, inverse, _, threshold, last, _ = _scores()
+    given = (z, np.array([3, 8205, 8191, 8291], np.int32), inverse, threshold, last)
+    return [Sample("chunks", sampling_samples._send(torch.device("cpu"), *given))]
+
+
 def moe_pack() -> list[Sample]:
     """One expert less than two registers of counts, so that what follows the last offset was written by nothing."""
     rng = _rng()
@@ -173,7 +196,9 @@ EXTRA: dict[str, Callable[[], list[Sample]]] = {
     "merge_patches": merge_patches,
     "moe_dispatch": moe_dispatch,
     "moe_pack": moe_pack,
+    "sample_draw": sample_draw,
     "silu_mul": silu_mul,
+    "token_logprobs": token_logprobs,
     "topk_select": topk_select,
     "vision_linear": vision_linear,
 }
