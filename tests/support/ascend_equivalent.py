@@ -20,7 +20,7 @@ class Equivalent:
         kind: "pair" or an operator, or what several of them match.
         text: what a part of the line that they stand in matches; PLACE in it is where they stand.
         why: in a few words, as the table prints it.
-        within: the function that they stand in; "" for any.
+        within: what the name of the function matches that they stand in; "" for any.
     """
 
     programs: str
@@ -125,6 +125,17 @@ KNOWN: tuple[Equivalent, ...] = (
     Equivalent("index_query_pack", "clamp", r"pairs = K - c @< LANES ", "written anew"),
     # Vector and store units have waited for all loads of a stream, and the loads of the next one wait for them.
     Equivalent("engram_gate-.*", "pair", "asc_sync_pipe", "loads in turn"),
+    # All loads of a pass over the row have been waited for before those of the next one begin.
+    Equivalent("topk_select-.*", "pair", "asc_sync_pipe", "loads in turn"),
+    # What lies behind the row's end stays in UB, as without blocks; of the blocks' list, all chunks are whole but the
+    # last, and that one ends with the list. More of the list than a chunk needs has room, and is not looked at.
+    Equivalent(
+        "topk_select-blocks_True-.*", "clamp", r"c < \(\(@min\(16384, ", "behind the tail", within=r".*_simd_vf_[25]"
+    ),
+    Equivalent("topk_select-blocks_True-.*", "clamp", r"^int32_t r(mod|div)_\d+ = \(@min\(16384, ", "the list's end"),
+    Equivalent(
+        "topk_select-blocks_True-.*", "clamp", r"\(min\(@min\(\(KB - |, 1, \(@min\(min\(\(KB - ", "the list's end"
+    ),
     # The loop goes on behind a list's end. What nothing wrote is -1 in the model, an id that is not looked up; behind
     # the last of several pieces stand ids of the same row with their values.
     Equivalent("lookup_candidates-.*", "clamp", r"k < @min\(8192, ", "unwritten ids are -1"),
@@ -140,7 +151,7 @@ def reason(label: str, mutant: Mutant) -> str:
     line, column = mutant.text, mutant.column
     marked = line if column < 0 else line[:column] + PLACE + line[column:]
     for known in KNOWN:
-        if known.within and known.within != mutant.function:
+        if known.within and not re.fullmatch(known.within, mutant.function):
             continue
         if re.fullmatch(known.kind, mutant.kind) and re.fullmatch(known.programs, label):
             if re.search(known.text, marked if PLACE in known.text else line):

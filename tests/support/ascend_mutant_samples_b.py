@@ -115,8 +115,8 @@ def index_query_pack() -> list[Sample]:
 
 
 def topk_select() -> list[Sample]:
-    """A chunk of 16,384 lanes and a tail, of either type, with blocks and without; many ties."""
-    rng, found, lanes = _rng(), [], 16384 + 128
+    """A chunk of 16,384 lanes and a tail of a register and a part, of either type, with blocks and without; ties."""
+    rng, found, lanes = _rng(), [], 16384 + 104
     blocks = np.stack([np.sort(rng.permutation(3000)[: lanes // 8]) for _ in range(2)])
     blocks[rng.random(blocks.shape) < 0.1] = -1
     for dtype in (torch.bfloat16, torch.float32):
