@@ -99,14 +99,6 @@ def moe_dispatch() -> list[Sample]:
     return [Sample("tiles", given)]
 
 
-def vision_linear() -> list[Sample]:
-    """A piece of 8,192 outputs and a tail, more rows than cores; with all that comes after the product."""
-    rng, rows, outputs = _rng(), 4, 8300
-    x, weight = _bf16(rng, rows, 16), _prepared("vision_linear", _bf16(rng, outputs, 16))
-    bias, residual = _bf16(rng, outputs), _bf16(rng, rows, outputs)
-    return [Sample("pieces", (x, weight, bias, residual, "gelu"))]
-
-
 def index_query_pack() -> list[Sample]:
     """More than 16 groups of 32 channels, and the largest channel of a row the last."""
     query = _bf16(_rng(), 5, 8, 128)
@@ -200,5 +192,4 @@ EXTRA: dict[str, Callable[[], list[Sample]]] = {
     "silu_mul": silu_mul,
     "token_logprobs": token_logprobs,
     "topk_select": topk_select,
-    "vision_linear": vision_linear,
 }
