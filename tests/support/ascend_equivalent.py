@@ -93,6 +93,9 @@ KNOWN: tuple[Equivalent, ...] = (
     # A round's lanes behind its 32 are the first of the next round, which come later; the last one has no more than 32.
     Equivalent("store_entries-.*fp4_(16|32)", "clamp", r"update_mask_b32\(@min\(\(\(K >> ", "written anew"),
     Equivalent("store_entries-.*", "pair", "asc_sync_pipe", "distinct slots"),
+    # Not equivalent on a device. In the model a core lets others go only when none of its pipes can, so what M and FIX
+    # can do is done, under every schedule, before the vector cores have widened the weight that MTE1 waits for.
+    Equivalent("grouped_linear", "pair", "PIPE_(M->PIPE_MTE1|FIX->PIPE_M)$", "never behind in the model"),
     # `begin` is at least 0, so is the remainder of a sum with it, and its sign bit is clear.
     Equivalent("ring_move-.*", "block", r"[LR] & \(\(\(at \+ \(+\(int32_t\)@block_idx", "sign of a remainder"),
     # Padding is zero in all rows of a sequence, whichever of its threads writes which; each has one for its own values.

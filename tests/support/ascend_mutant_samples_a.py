@@ -54,12 +54,12 @@ def compress_pool() -> list[Sample]:
 def compressed_store() -> list[Sample]:
     """Chunks across a page and a row of padding; rows of more than 512 channels, and few of FP8."""
     rng, found = _rng(), []
-    step = make_step(rng, CPU, ((0, 5), (126, 131), (7, 8)), padding=1)
-    for record, width in ((FP8_32, 64), (FP8_32, 576), (FP4_16, 576)):
-        pages, table = empty_pages(step, record, width, 2), rope_table(256, width // 4, CPU)
+    for padding, ratio, record, width in ((0, 1, FP8_32, 64), (1, 2, FP8_32, 576), (1, 2, FP4_16, 576)):
+        step = make_step(rng, CPU, ((0, 5), (126, 131), (6, 8)), padding=padding)
+        pages, table = empty_pages(step, record, width, ratio), rope_table(256, width // 4, CPU)
         latent = _bf16(rng, step.rows, width)
         latent[0, 0], latent[1] = torch.nan, 0.0
-        args = (latent, pages, step.positions, step.row_seq, step.block_table, table, 2, record.name)
+        args = (latent, pages, step.positions, step.row_seq, step.block_table, table, ratio, record.name)
         found.append(Sample(f"{record.name}, {width} channels", args))
     return found
 
