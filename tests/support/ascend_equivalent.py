@@ -119,6 +119,8 @@ KNOWN: tuple[Equivalent, ...] = (
     Equivalent("hc_mix-.*", "clamp", r"update_mask_b32\(@min\(64, ", "rows stay in UB"),
     # The last round adds what stands before lanes behind lane 63 of 64.
     Equivalent("(moe_pack|place_rows)-.*", "loop", r"y(_1)? < 64", "nothing behind lane 63"),
+    # The first slot of a tile is there, and written after; which number below 0 the others hold is asked by nobody.
+    Equivalent("place_rows-.*", "subscript|thread", r"\+ 12544\)\] = -2;", "written anew"),
     # Asked for its sign alone.
     Equivalent("place_rows-.*", "block|thread", r"^int64_t rmod_1 = .*@", "remainders"),
     # What is added to the total is NaN where the maximum is infinite; there the total is NaN or 0 as it is, and its

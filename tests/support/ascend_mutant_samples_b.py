@@ -85,11 +85,14 @@ def hc_coefficients() -> list[Sample]:
 
 
 def moe_dispatch() -> list[Sample]:
-    """More tiles of 256 slots than cores; some slots are nobody's; the last of a tile takes not the first replica."""
+    """More tiles of 256 slots than cores; some slots are nobody's; the last of a tile takes not the first replica.
+
+    The first slot of a core's second tile is nobody's, as that of its first is not.
+    """
     rng, rows, k, experts, replicas = _rng(), 200, 8, 12, 3
     chosen = np.stack([rng.permutation(experts)[:k] for _ in range(rows)])
     chosen[rng.random(chosen.shape) < 0.2] = -1
-    chosen[31, 7] = experts - 1
+    chosen[31, 7], chosen[0, 0], chosen[96, 0] = experts - 1, 0, -1
     table = np.full((experts, replicas), -1)
     for expert in range(experts):
         count = 1 + expert % replicas
