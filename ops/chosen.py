@@ -44,6 +44,18 @@ MISUSES: dict[str, tuple[str, ...]] = {
 """Bad calls that specs forbid in words alone."""
 
 
+SAMPLED: dict[str, tuple[str, ...]] = {
+    "sample_draw": (
+        "no filter, over positions",
+        "no filter, over seeds",
+        "temperature 0.3, top-k 20, top-p 0.95",
+        "temperature 1.5, top-k 12, top-p 0.9, min-p 0.05",
+    ),
+    "verify_drafts": ("drafts of another distribution", "drafts that were certain"),
+}
+"""Cases of the suite `sampling`: distributions that are drawn from."""
+
+
 def repeated(tier: Tier, samples: Iterable[Sample]) -> Iterator[Sample]:
     """Samples of suite `determinism`: all; `quick` takes the first at real widths and the two largest before it."""
     small: list[Sample] = []

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from .chosen import DRAWS, FAULTS, MISUSES, in_rows, repeated
+from .chosen import DRAWS, FAULTS, MISUSES, SAMPLED, in_rows, repeated
 from .rows import POOLS, ROWS, Rows, named, row_args
 from .shapes import SHAPES, load_shapes
 from .spec import SPECS, OpSpec, Sample, TensorArg
@@ -105,6 +105,8 @@ def requirements(
             yield Requirement("invariance", spec.name, tuple(found))
         yield Requirement("determinism", spec.name, tuple(s.label for s in repeated(tier, made)))
         yield Requirement("faults", spec.name, (*FAULTS, *MISUSES.get(spec.name, ())))
+        if spec.name in SAMPLED:
+            yield Requirement("sampling", spec.name, SAMPLED[spec.name])
     whole = {spec.name for spec in ops} >= set(SPECS)
     for preset in MODELS[tier]:
         yield Requirement("model", preset, LEVELS if whole else LEVELS[:1])

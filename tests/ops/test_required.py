@@ -62,7 +62,7 @@ def test_variants_follow_the_spec() -> None:
 
 
 def test_the_set_names_every_suite_and_every_op() -> None:
-    specs = [SPECS["rms_norm"], SPECS["moe_pack"]]
+    specs = [SPECS["rms_norm"], SPECS["moe_pack"], SPECS["sample_draw"]]
     found = {(r.suite, r.op): r.labels for r in requirements("quick", specs, samples)}
     assert {suite for suite, _ in found} == set(load_suites())
     assert SHAPES_LABEL in (found["ops", "rms_norm"] or ())
