@@ -113,12 +113,15 @@ def topk_select() -> list[Sample]:
     """A chunk of 16,384 lanes and a tail of a register and a part, of either type, with blocks and without; ties."""
     rng, found, lanes = _rng(), [], 16384 + 104
     blocks = np.stack([np.sort(rng.permutation(3000)[: lanes // 8]) for _ in range(2)])
+    kept = blocks[:, [13, 14, 15, -1]]
     blocks[rng.random(blocks.shape) < 0.1] = -1
+    blocks[:, [13, 14, 15, -1]] = kept
     for dtype in (torch.bfloat16, torch.float32):
         scores = (_f32(rng, 2, lanes) * 2).round().to(dtype)
+        scores[:, -2:], scores[:, 104:128] = 99, 50  # the last ones, and what UB holds behind the tail
         scores[0, -1], scores[0, 103] = 50, -50  # the last lane is kept, not the one in its place in the first chunk
         found.append(Sample(f"{dtype}", (scores, _i32([lanes, lanes - 50]), 512, None, 8)))
-        found.append(Sample(f"{dtype}, blocks", (scores, _i32([23990, 20001]), 512, _i32(blocks), 8)))
+        found.append(Sample(f"{dtype}, blocks", (scores, _i32([24000, 20001]), 512, _i32(blocks), 8)))
     return found
 
 
