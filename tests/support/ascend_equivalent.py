@@ -141,6 +141,9 @@ KNOWN: tuple[Equivalent, ...] = (
     Equivalent(
         "topk_select-blocks_True-.*", "clamp", r"\(min\(@min\(\(KB - |, 1, \(@min\(min\(\(KB - ", "the list's end"
     ),
+    # The maximum, the sum and what comes of them are in all lanes of their registers, and one or two lanes are read.
+    Equivalent("log_sums", "source", r"\[(17408|17536)\]\)+, @0\)", "in all lanes", within=".*_simd_vf_4"),
+    Equivalent("log_sums", "source", r"&\(P\[.*@\(__ubuf__ uint8_t\*\)", "in all lanes"),
     # The loop goes on behind a list's end. What nothing wrote is -1 in the model, an id that is not looked up; behind
     # the last of several pieces stand ids of the same row with their values.
     Equivalent("lookup_candidates-.*", "clamp", r"k < @min\(8192, ", "unwritten ids are -1"),

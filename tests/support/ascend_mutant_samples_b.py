@@ -130,6 +130,7 @@ def _scores() -> tuple[np.ndarray, ...]:
     rng = _rng()
     z, inverse = rng.standard_normal((4, 8292)).astype(np.float32), np.array([1, 2, 0.5, 1.25], np.float32)
     z[1, 8200:8210] += 9  # the largest is behind the first chunk, and others there are kept
+    z[3, -1] = 12
     _, largest, threshold, last, count = sampling_samples._kept(rng, z, inverse)
     return z, inverse, largest, threshold, last, count
 
@@ -143,6 +144,7 @@ def sample_draw() -> list[Sample]:
 
 def token_logprobs() -> list[Sample]:
     z, inverse, _, threshold, last, _ = _scores()
+    z[2, 5] = np.nan
     given = (z, np.array([3, 8205, 8191, 8291], np.int32), inverse, threshold, last)
     return [Sample("chunks", sampling_samples._send(torch.device("cpu"), *given))]
 
