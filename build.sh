@@ -9,8 +9,8 @@ Usage: ./build.sh [COMMAND]
   (none)             make .venv and install deepinfer into it; for ascend also say how far kernels get on this
                      machine, lower those whose text is not current, and run the self-test (simulated without CANN)
   test [ARGS]        the same with the test extra, then run the tests; ARGS go to pytest
-  dev                the same with the test, dev, crosscheck, recipe-test, images, page-test, ascend-sim,
-                     cuda-sim and cuda-check extras
+  dev                the same with the test, dev, crosscheck, recipe-test, structured, images, page-test,
+                     ascend-sim, cuda-sim and cuda-check extras
   --check            diagnose Python, torch, compiler, driver, CUDA, CANN, memory; installs nothing
                      exit status: 0 ready to run, 1 something is missing
   --dry-run [test|dev]
@@ -370,7 +370,7 @@ case "$command" in
         set_up test
         run "$venv_python" -m pytest "$@"
         ;;
-    dev) set_up test dev crosscheck recipe-test images page-test ascend-sim cuda-sim cuda-check ;;
+    dev) set_up test dev crosscheck recipe-test structured images page-test ascend-sim cuda-sim cuda-check ;;
     --check) check ;;
     -h | --help) usage ;;
     *)

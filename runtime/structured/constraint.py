@@ -186,6 +186,8 @@ class Constraint:
     def _fill(self, rows: Words, row: int) -> None:
         if self._phase is Phase.INSIDE:
             self._matcher.fill_next_token_bitmask(rows, row)
+            if self.vocab_size % 32:  # where all is allowed, bits past the vocabulary are set as well
+                rows[row, -1] &= (1 << self.vocab_size % 32) - 1
             return
         if self._phase is Phase.FREE or (self._phase is Phase.ENDED and self.ignore_eos):
             rows[row] = -1

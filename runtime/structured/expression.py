@@ -52,6 +52,7 @@ def full_pattern(text: str, where: str) -> str:
         NotSupportedError: see `check_expression`; also anchors in only some of several alternatives.
     """
     check_expression(text, where, in_string=True)
+    text = _without_optional_groups(text)
     begins, ends = text.startswith("^"), _ends(text)
     body = text[1 if begins else 0 : len(text) - 1 if ends else None]
     if _has_alternatives(body):
@@ -76,6 +77,30 @@ def literal_prefix(full: str) -> str:
     return "" if _has_alternatives(body) else prefix
 
 
+def _without_optional_groups(text: str) -> str:
+    """`(...)?` as an alternative of nothing: of a group that begins or ends with a repetition, the compiler would take
+    that repetition without the rest of the group.
+    """
+    out: list[str] = []
+    opened: list[int] = []
+    closed = -1  # place in `out` of the group that ends just before
+    for _, piece, in_class in _pieces(text):
+        begin, closed = closed, -1
+        if not in_class and piece == "?" and begin >= 0:
+            out.insert(begin, "(?:|")
+            out.append(")")
+            opened = [place + (place >= begin) for place in opened]
+            continue
+        if not in_class and piece == "?" and out and out[-1] == ")":
+            continue  # of a lazy one, which says the same
+        if not in_class and piece.startswith("("):
+            opened.append(len(out))
+        elif not in_class and piece == ")" and opened:
+            closed = opened.pop()
+        out.append(piece)
+    return "".join(out)
+
+
 def _ends(text: str) -> bool:
     """Whether the last character is an anchor: a dollar with an even number of backslashes before it."""
     return text.endswith("$") and (len(text) - 1 - len(text[:-1].rstrip("\\"))) % 2 == 0
@@ -88,14 +113,14 @@ def _pieces(text: str) -> Iterator[tuple[int, str, bool]]:
         size = 1
         if text[at] == "\\":
             size = 2
+        elif not in_class and text.startswith("[^", at):
+            size = 2
         elif not in_class and text.startswith("(?", at):
             size = 4 if text.startswith(("(?<=", "(?<!", "(?P<", "(?P="), at) else 3
         piece = text[at : at + size]
         yield at, piece, in_class
-        if piece == "[" and not in_class:
+        if piece in ("[", "[^") and not in_class:
             in_class = True
-            if text.startswith("^", at + 1):
-                size += 1
         elif piece == "]" and in_class:
             in_class = False
         at += size

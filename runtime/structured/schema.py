@@ -45,6 +45,10 @@ FORMATS = frozenset(
 )
 """Held to by their syntax: `date` allows 30 February."""
 
+_BYTE = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+WRITTEN_FORMATS: Mapping[str, str] = {"ipv4": f"^{_BYTE}\\.{_BYTE}\\.{_BYTE}\\.{_BYTE}$"}
+"""Those that the compiler takes for more than they are: it allows leading zeros."""
+
 REFUSED: Mapping[str, str] = {
     "uniqueItems": "enum, or leave it out and check the result",
     "contains": "prefixItems and items",
@@ -379,6 +383,8 @@ class _Walk:
             raise self.refused(
                 path, f"the format {part['format']!r}", f"use a pattern, or {', '.join(sorted(FORMATS))}"
             )
+        if part.get("format") in WRITTEN_FORMATS:
+            part["pattern"] = WRITTEN_FORMATS[part.pop("format")]
 
     def _pattern(self, pattern: Any, path: str) -> str:
         if not isinstance(pattern, str):

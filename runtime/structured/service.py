@@ -13,7 +13,7 @@ from typing import Any
 from ...hal.errors import DeepInferError
 from ..workers import MOST_WORDS, Words, WorkerPool, WorkerSettings
 from .args import Structure
-from .vocabulary import Vocabulary, check_installed, load_xgrammar
+from .vocabulary import View, Vocabulary, check_installed, load_xgrammar
 from .worker import serve
 
 __all__ = ["Compile", "GrammarError", "GrammarService", "GrammarWorkerError", "serve"]
@@ -57,17 +57,17 @@ class _Kept:
 
     limit: int
     grammars: OrderedDict[bytes, tuple[Compile, int]] = field(default_factory=OrderedDict)
-    bytes: int = 0
+    size: int = 0
 
     def add(self, done: Compile, size: int) -> None:
         key = done.structure.key
         if key in self.grammars or size > self.limit:
             return
         self.grammars[key] = done, size
-        self.bytes += size
-        while self.bytes > self.limit:
+        self.size += size
+        while self.size > self.limit:
             _, (_, freed) = self.grammars.popitem(last=False)
-            self.bytes -= freed
+            self.size -= freed
 
     def find(self, key: bytes) -> Compile | None:
         if key not in self.grammars:
@@ -102,7 +102,7 @@ class GrammarService(WorkerPool[Compile]):
         super().__init__(WorkerSettings(seconds=20.0, start_seconds=120.0) if settings is None else settings)
         self.vocabulary = vocabulary
         self._threads = threads
-        self._infos: dict[frozenset[int], Any] = {}
+        self._infos: dict[View, Any] = {}
         self._kept = _Kept(cache_bytes)
         self._running: dict[bytes, Compile] = {}
 
@@ -139,15 +139,15 @@ class GrammarService(WorkerPool[Compile]):
         return made
 
     def _hello(self) -> Any:
-        self._info(frozenset())  # which loads the library, for seconds that are no grammar's
+        self._info(View())  # which loads the library, for seconds that are no grammar's
         return self.vocabulary, self._threads
 
-    def _info(self, spelled: frozenset[int]) -> Any:
-        if spelled not in self._infos:
+    def _info(self, view: View) -> Any:
+        if view not in self._infos:
             if len(self._infos) > 8:
                 self._infos.clear()
-            self._infos[spelled] = self.vocabulary.info(spelled)
-        return self._infos[spelled]
+            self._infos[view] = self.vocabulary.info(view)
+        return self._infos[view]
 
     def _ask(self, pipe: Connection, job: Compile) -> None:
         pipe.send_bytes(pickle.dumps(job.structure))
@@ -158,7 +158,7 @@ class GrammarService(WorkerPool[Compile]):
         if kind != "grammar" or type(said) is not int or not 0 < said <= MOST_BYTES:
             raise GrammarWorkerError(f"a worker answered with something else, or more than {MOST_BYTES} bytes")
         text = pipe.recv_bytes(said).decode("utf-8", "surrogateescape")
-        info = self._info(self.vocabulary.spelled(job.structure))
+        info = self._info(self.vocabulary.view(job.structure))
         compiled = load_xgrammar().CompiledGrammar.deserialize_json(text, info)
         with self._something:
             job.compiled = compiled

@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...hal.errors import NotSupportedError
 from .args import Structure
 
 if TYPE_CHECKING:
     from ...model.tokenizer import Tokenizer
+
+
+_UNWRITTEN = re.compile(rb"[\x00-\x09\x0b\x0c\x0e-\x1f]")
+"""Bytes that JSON has nowhere but in escapes. Between its tokens it may have a tab; but strings of a bounded length are
+to the compiler any characters without quotes, backslashes and ends of lines."""
+
+
+class View(NamedTuple):
+    """A vocabulary as one grammar sees it.
+
+    Attributes:
+        spelled: control tokens that may be written.
+        json: whether there is JSON in it.
+    """
+
+    spelled: frozenset[int] = frozenset()
+    json: bool = True
 
 
 @dataclass(frozen=True)
@@ -39,17 +57,19 @@ class Vocabulary:
             pieces[one] = b""
         return cls(tuple(pieces), control, tokenizer.eos_id)
 
-    def spelled(self, structure: Structure) -> frozenset[int]:
-        """Control tokens that a structure may write."""
-        if structure.kind != "structural_tag":
-            return frozenset()
-        return frozenset(one for one, text in self.control.items() if text and text in structure.text)
+    def view(self, structure: Structure) -> View:
+        """What of it a structure may write."""
+        tag = structure.kind == "structural_tag"
+        spelled = [one for one, text in self.control.items() if tag and text and text in structure.text]
+        return View(frozenset(spelled), structure.kind == "json" or (tag and '"json_schema"' in structure.text))
 
-    def info(self, spelled: frozenset[int] = frozenset()) -> Any:
+    def info(self, view: View) -> Any:
         """As `xgrammar.TokenizerInfo`."""
         pieces = list(self.pieces)
-        for one in spelled:
+        for one in view.spelled:
             pieces[one] = self.control[one].encode()
+        if view.json:
+            pieces = [b"" if _UNWRITTEN.search(piece) else piece for piece in pieces]
         return load_xgrammar().TokenizerInfo(pieces, vocab_size=len(pieces), stop_token_ids=[self.eos_id])
 
 

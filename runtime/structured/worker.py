@@ -13,7 +13,7 @@ from typing import Any
 
 from ..workers import MOST_WORDS, bound_memory, greet
 from .args import Structure
-from .vocabulary import Vocabulary
+from .vocabulary import View, Vocabulary
 
 
 def serve(descriptor: int) -> None:
@@ -51,21 +51,19 @@ def _too_much(memory: int | None) -> str:
 
 def compiler(vocabulary: Vocabulary, threads: int) -> Callable[[Structure], bytes]:
     """What compiles, in this process: a structure to a grammar as `xgrammar` serializes it."""
-    compilers: dict[frozenset[int], Any] = {}
+    compilers: dict[View, Any] = {}
 
-    def made_for(spelled: frozenset[int]) -> Any:
-        if spelled not in compilers:
+    def made_for(view: View) -> Any:
+        if view not in compilers:
             import xgrammar
 
             if len(compilers) > 8:
                 compilers.clear()
-            compilers[spelled] = xgrammar.GrammarCompiler(
-                vocabulary.info(spelled), max_threads=threads, cache_enabled=False
-            )
-        return compilers[spelled]
+            compilers[view] = xgrammar.GrammarCompiler(vocabulary.info(view), max_threads=threads, cache_enabled=False)
+        return compilers[view]
 
     def compile(structure: Structure) -> bytes:
-        made = made_for(vocabulary.spelled(structure))
+        made = made_for(vocabulary.view(structure))
         if structure.kind == "json":
             some = structure.whitespace > 0
             found = made.compile_json_schema(
@@ -83,7 +81,7 @@ def compiler(vocabulary: Vocabulary, threads: int) -> Callable[[Structure], byte
             found = made.compile_structural_tag(structure.text)
         return found.serialize_json().encode("utf-8", "surrogateescape")  # type: ignore[no-any-return]
 
-    made_for(frozenset())
+    made_for(View())
     return compile
 
 

@@ -14,7 +14,7 @@ import pytest
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
-DEV = "test,dev,crosscheck,recipe-test,images,page-test,ascend-sim,cuda-sim,cuda-check"
+DEV = "test,dev,crosscheck,recipe-test,structured,images,page-test,ascend-sim,cuda-sim,cuda-check"
 """The extras of `./build.sh dev`."""
 
 STUB = """#!/bin/sh

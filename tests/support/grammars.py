@@ -16,6 +16,8 @@ from deepinfer.runtime.structured.worker import compiler
 
 EOS = 1
 CONTROL = {0: "<begin>", 2: "</think>"}
+_OVERLONG = {b"\xe0", b"\xed", b"\xf0", b"\xf4"}
+"""Bytes behind which not every continuation is UTF-8; the compiler lets all of them through."""
 _WORDS = ["true", "false", "null", '":', '", "', '{"', '"}', "name", "ab", "12", "00", "  ", "é", "日本", "😀", "-1"]
 
 
@@ -41,7 +43,7 @@ class Compiler:
         except Exception as error:
             made.error = GrammarError(str(error))
             return made
-        info = self.vocabulary.info(self.vocabulary.spelled(structure))
+        info = self.vocabulary.info(self.vocabulary.view(structure))
         made.compiled = load_xgrammar().CompiledGrammar.deserialize_json(text, info)
         return made
 
@@ -84,7 +86,7 @@ def walk(constraint: Constraint, compiler: Compiler, rng: random.Random, limit: 
         tokens = allowed(row)
         if EOS in tokens and (len(tokens) == 1 or len(said) > 30 or rng.random() < 0.2):
             return said
-        tokens = [token for token in tokens if token != EOS]
+        tokens = [token for token in tokens if token != EOS and compiler.vocabulary.pieces[token] not in _OVERLONG]
         closing = [token for token in tokens if compiler.vocabulary.pieces[token] in (b'"', b"}", b"]", b'"}')]
         if len(said) > 30 and closing:
             tokens = closing

@@ -143,3 +143,26 @@ def test_no_token_may_fit(compiler: Compiler) -> None:
     held = Constraint(made.structure, made.compiled, made.vocab_size, EOS)
     held._matcher.fill_next_token_bitmask = lambda rows, row: None
     assert not held.masks([]).any() and held.error is not None and "no token" in held.error
+
+
+def test_strings_hold_no_control_characters(compiler: Compiler) -> None:
+    """The compiler takes a string of bounded length for any characters but quotes, backslashes and ends of lines."""
+    held = compiler.of_schema({"type": "string", "maxLength": 3})
+    inside = [compiler.vocabulary.pieces[token] for token in allowed(held.masks(bytes_of('"'))[0])]
+    assert inside and not any(byte < 0x20 for piece in inside for byte in piece)
+    assert 3 + 9 in allowed(compiler.constraint(schema_type="regex", schema=".").masks([])[0]), (
+        "elsewhere a tab is text"
+    )
+
+
+def test_no_bit_past_the_vocabulary_is_set(compiler: Compiler) -> None:
+    assert len(compiler.vocabulary.pieces) % 32
+    held = compiler.constraint(schema_type="regex", schema="(?:.|\\n)*")
+    assert max(allowed(held.masks([])[0])) < len(compiler.vocabulary.pieces)
+
+
+def test_an_optional_group_is_there_whole_or_not_at_all(compiler: Compiler) -> None:
+    """The compiler takes the repetition at an end of such a group without the rest of it."""
+    held = compiler.of_schema({"type": "string", "pattern": "^a(?:b1+)?(?:2+c)?$"})
+    assert held.allowed(bytes_of('"a'), bytes_of("1")) == 0
+    assert held.allowed(bytes_of('"a'), bytes_of('2"')) == 1

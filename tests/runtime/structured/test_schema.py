@@ -134,6 +134,11 @@ def test_patterns_match_any_part_of_a_text_and_are_brought_to_the_whole() -> Non
     assert check_schema(found) == found
     for pattern, want in {"": "^.*.*$", "^a$": "^a$", r"a\$": r"^.*a\$.*$", "^[a|b]": "^[a|b].*$"}.items():
         assert full_pattern(pattern, "") == want
+    for pattern, want in {
+        "^a(b+)?c$": "^a(?:|(b+))c$", "^(a(b+)?)?$": "^(?:|(a(?:|(b+))))$", "^(?:a|b)??[^(]?$": "^(?:|(?:a|b))[^(]?$",
+        "^(?P<n>a+)?$": "^(?:|(?P<n>a+))$", r"^[)]?\)?(a)+?$": r"^[)]?\)?(a)+?$",
+    }.items():  # fmt: skip
+        assert full_pattern(pattern, "") == want and full_pattern(want, "") == want
     for pattern, prefix in {
         "^ab.*$": "ab",
         "^ab?$": "a",

@@ -143,7 +143,7 @@ def test_what_is_kept_stays_below_its_bound(compiler: Compiler) -> None:
     service = Held(small_vocabulary(), cache_bytes=250)
     for text in "abc":
         service.end(compiler, service.ask(regex(text)))
-    assert len(service._kept.grammars) == 2 and service._kept.bytes == 200
+    assert len(service._kept.grammars) == 2 and service._kept.size == 200
     assert service._kept.find(regex("a").key) is None and service._kept.find(regex("b").key) is not None
     none = Held(small_vocabulary(), cache_bytes=0)
     none.end(compiler, none.ask(regex("a")))
