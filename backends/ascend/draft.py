@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...hal.errors import InvalidArgumentError
 from ...hal.registry import Signature
 from ...ops.spec import WeightHandle
 from .embed import gather_rows
@@ -15,12 +14,12 @@ from .register import kernel
 from .sampling_rows import some
 from .scratch import Part, scratch_bytes, take
 
-THREADS, PIECE, PER, PAIRS, DRAFTS, MOST = 256, 8192, 64, 32768, 32, 8192
+THREADS, PIECE, PER, GROUP, DRAFTS, MOST = 256, 8192, 64, 256, 32, 8192
 DRAFT_INPUTS = Program("draft_kernels.py", "draft_inputs", threads=THREADS)
 DRAFT_STORE = Program("draft_kernels.py", "draft_store", threads=THREADS)
 DRAFT_TAP = Program("draft_kernels.py", "draft_tap", piece=PIECE)
 CORRECT_K = Program("draft_kernels.py", "correct_k", threads=THREADS)
-CORRECT_Q = Program("draft_kernels.py", "correct_q", per=PER, most=PAIRS, drafts=DRAFTS)
+CORRECT_Q = Program("draft_kernels.py", "correct_q", per=PER, group=GROUP, drafts=DRAFTS)
 DRAFT_CONFIDENCE = Program("draft_kernels.py", "draft_confidence", most=MOST)
 FEW = 16  # rows of a tile of the matrix unit where there are no more: a step of few sequences fills one in part
 LINEAR_FEW = Program("linear_kernels.py", "linear_bf16", out="float32", rows=FEW)
@@ -80,8 +79,6 @@ def _places(signature: Signature) -> str | None:
 def correct_q(confidence: Tensor, remap: Tensor, total: int, out: Tensor | None) -> Tensor:
     rows = torch.empty_like(remap) if out is None else out
     count, places = len(remap), confidence.shape[1]
-    if count * places > PAIRS:
-        raise InvalidArgumentError("remap", f"{count} sequences of {places} drafts", f"up to {PAIRS} drafts in all")
     chunks = -(-count // PER)
     CORRECT_Q(
         chunks, C=some(confidence), R=remap, Y=rows, budget=total - count, chunks=chunks, n=count,

@@ -136,10 +136,10 @@ def correct_k(threads=256):
     return correct_k
 
 
-def correct_q(per=64, most=32768, drafts=32):
+def correct_q(per=64, group=256, drafts=32):
     """Rows of `per` sequences at a time: the rank of each of their survivals among all, by comparing it with each.
 
-    Every core makes all survivals, up to `most`, of up to `drafts` places.
+    All survivals, of up to `drafts` places, come in groups of `group` sequences, which every core makes for itself.
     """
     S = T.simd
     n, z, d = T.dynamic("n"), T.dynamic("z"), T.dynamic("d")
@@ -154,46 +154,56 @@ def correct_q(per=64, most=32768, drafts=32):
         cores: T.int32,
     ):
         with T.Kernel(cores) as bx:
-            survival = T.alloc_shared((most + drafts * per,), F32)
-            chosen = T.alloc_shared((drafts * per,), I32)
-            T.annotate_buffer_versions({survival: 1, chosen: 1})
+            mine = T.alloc_shared((drafts * per,), F32)
+            others = T.alloc_shared((drafts * group,), F32)
+            ranks = T.alloc_shared((drafts * per,), I32)
+            T.annotate_buffer_versions({mine: 1, others: 1, ranks: 1})
             T.assume(0 < cores)
             T.assume(0 < d)
             T.assume(d <= drafts)
-            T.assume(n * d <= most)
-            with T.SimtVF(threads=256):
-                for c in T.serial(T.ceildiv(n, 256)):
-                    for j in T.serial(d):
-                        for t in T.Parallel(256):
-                            if c * 256 + t < n:
-                                row = R[c * 256 + t]
-                                T.assume(row < z)
-                                x = T.if_then_else(row >= 0, C[row, j], T.float32(0))
-                                y = T.if_then_else(x > T.float32(0), T.min(x, T.float32(1)), T.float32(0))
-                                before = T.if_then_else(j > 0, survival[(c * 256 + t) * d + j - 1], T.float32(1))
-                                survival[(c * 256 + t) * d + j] = before * y
             for i in T.serial(T.ceildiv(chunks - bx, cores)):
                 first = (bx + i * cores) * per
                 T.assume(0 <= first)
                 T.assume(first < n)
-                with T.SimdVF():
-                    one = S.vdup(T.int32(1), "int32")
-                    none = S.vdup(T.int32(0), "int32")
-                    every = S.pset(32, "PAT_ALL")
-                    for c in T.serial(d):
-                        own = S.vld(survival[first * d + c * LANES])
-                        number = S.vci(first * d + c * LANES, "int32")
-                        rank = S.alloc_var(I32)
-                        rank = S.vdup(T.int32(0), "int32")
-                        for o in T.serial(n * d):
-                            other = S.vld(survival[o], dist="BRC_B32")
-                            above = S.vcmp(other, own, op="gt")
-                            equal = S.vcmp(other, own, op="eq")
-                            early = S.vcmps(number, o, mask=equal, op="gt")
-                            ahead = S.por(above, early, every)
-                            rank = S.vadd(rank, S.vsel(one, none, ahead))
-                        wins = S.vcmps(rank, budget, op="lt")
-                        S.vsts(chosen[c * LANES], S.vsel(one, none, wins))
+                with T.SimtVF(threads=per):
+                    for j in T.serial(d):
+                        for t in T.Parallel(per):
+                            if first + t < n:
+                                row = R[first + t]
+                                T.assume(row < z)
+                                x = T.if_then_else(row >= 0, C[row, j], T.float32(0))
+                                y = T.if_then_else(x > T.float32(0), T.min(x, T.float32(1)), T.float32(0))
+                                mine[t * d + j] = T.if_then_else(j > 0, mine[t * d + j - 1], T.float32(1)) * y
+                            ranks[t * d + j] = 0
+                for g in T.serial(T.ceildiv(n, group)):
+                    start = g * group
+                    count = T.min(group, n - start) * d
+                    with T.SimtVF(threads=group):
+                        for j in T.serial(d):
+                            for t in T.Parallel(group):
+                                if start + t < n:
+                                    row = R[start + t]
+                                    T.assume(row < z)
+                                    x = T.if_then_else(row >= 0, C[row, j], T.float32(0))
+                                    y = T.if_then_else(x > T.float32(0), T.min(x, T.float32(1)), T.float32(0))
+                                    others[t * d + j] = T.if_then_else(j > 0, others[t * d + j - 1], T.float32(1)) * y
+                    with T.SimdVF():
+                        one = S.vdup(T.int32(1), "int32")
+                        none = S.vdup(T.int32(0), "int32")
+                        every = S.pset(32, "PAT_ALL")
+                        for c in T.serial(d):
+                            own = S.vld(mine[c * LANES])
+                            number = S.vci((first - start) * d + c * LANES, "int32")
+                            rank = S.alloc_var(I32)
+                            rank = S.vld(ranks[c * LANES])
+                            for o in T.serial(count):
+                                other = S.vld(others[o], dist="BRC_B32")
+                                above = S.vcmp(other, own, op="gt")
+                                equal = S.vcmp(other, own, op="eq")
+                                early = S.vcmps(number, o, mask=equal, op="gt")
+                                ahead = S.por(above, early, every)
+                                rank = S.vadd(rank, S.vsel(one, none, ahead))
+                            S.vsts(ranks[c * LANES], rank)
                 with T.SimtVF(threads=per):
                     for t in T.Parallel(per):
                         if first + t < n:
@@ -201,7 +211,7 @@ def correct_q(per=64, most=32768, drafts=32):
                     for j in T.serial(d):
                         for t in T.Parallel(per):
                             if first + t < n:
-                                Y[first + t] = Y[first + t] + chosen[t * d + j]
+                                Y[first + t] = Y[first + t] + T.if_then_else(ranks[t * d + j] < budget, 1, 0)
 
     return correct_q
 
