@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -75,6 +76,18 @@ def test_rows_are_of_the_present_texts_and_leave_nothing() -> None:
         assert (cells[5], cells[10]) == ("0", "0"), f"{label}: nothing betrays a mutant, and nobody says why"
         assert digest == ascend_op_mutants.digest(BY_LABEL[label]), f"{label}: its text has changed; sweep it again"
     assert set(BY_LABEL) - {label for label, _ in rows} <= ELSEWHERE | NOT_SWEPT
+
+
+@pytest.mark.whole
+def test_rows_name_the_rules_and_reasons_of_now() -> None:
+    """Without a run: what is betrayed is taken from the row."""
+    for (label, _), row in ascend_op_mutants.rows().items():
+        logged, swept = read(row)[label], BY_LABEL[label]
+        every = mutate.schemata(swept.text()).mutants
+        sizes = [m for m in every if m.kind in mutate.OPERATORS]
+        why = Counter(filter(None, (ascend_op_mutants.explained(swept, m) for m in sizes)))
+        assert (dict(why), len(sizes)) == (logged.sizes.redundant, logged.sizes.count), label
+        assert logged.sizes.errors + logged.sizes.outputs + why.total() == len(sizes), label
 
 
 def test_a_reason_that_does_not_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
