@@ -24,9 +24,7 @@ LIVE = "rms_norm-most_8192"
 ELSEWHERE = {"self_test"}
 """Programs of no op."""
 NOT_SWEPT = {
-    "correct_q-drafts_32-group_256-per_64", "engram_gather-chunk_16384", "expand_params-threads_256", "image_attention",
-    "index_pick", "index_score", "log_sums", "sample_draw", "select_tokens", "sparse_attention",
-    "store_last_rows-chunk_32768", "swiglu_quant-most_8192", "token_weights",
+    "index_score", "log_sums", "sample_draw", "select_tokens", "sparse_attention", "token_weights",
     "topk_select-blocks_False-dtype_bfloat16-most_4096", "topk_select-blocks_True-dtype_bfloat16-most_4096",
     "topk_select-blocks_True-dtype_float32-most_4096", "verify_drafts",
 }  # fmt: skip
