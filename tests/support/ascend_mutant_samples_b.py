@@ -143,9 +143,9 @@ def sample_draw() -> list[Sample]:
 
 
 def token_logprobs() -> list[Sample]:
-    z, inverse, _, threshold, last, _ = _scores()
+    z, inverse, largest, threshold, last, _ = _scores()
     z[2, 5] = np.nan
-    given = (z, np.array([3, 8205, 8191, 8291], np.int32), inverse, threshold, last)
+    given = (z, largest, inverse, threshold, last)
     return [Sample("chunks", sampling_samples._send(torch.device("cpu"), *given))]
 
 
