@@ -114,9 +114,8 @@ def _table(found: Matrix) -> str:
     top = "".join(
         f'<th class="first" colspan="{1 + len(shown[b])}">{escape(b)}{_how(found, b)}</th>' for b in found.backends
     )
-    sub = "".join(
-        '<th class="first">level</th>' + "".join(f"<th>{escape(s)}</th>" for s in shown[b]) for b in found.backends
-    )
+    names = {b: "".join(f'<th class="suite"><span>{escape(s)}</span></th>' for s in shown[b]) for b in found.backends}
+    sub = "".join(f'<th class="first">level</th>{names[b]}' for b in found.backends)
     width = 2 + sum(1 + len(shown[b]) for b in found.backends)
     rows = []
     for family, ops in found.families.items():
@@ -176,10 +175,10 @@ def _mark(counts: dict[str, Any] | None) -> tuple[str, str]:
         return "", "none"
     total = sum(counts[status] for status in ("passed", "failed", "skipped", "fallback"))
     if counts["failed"]:
-        return f"{counts['failed']} of {total} fail", "bad"
+        return f"{counts['failed']}/{total} ✗", "bad"
     if counts["passed"] == total:
         return f"{total} ✓", "good"
-    return f"{counts['passed']} of {total}", "part"
+    return f"{counts['passed']}/{total}", "part"
 
 
 def _details(found: Matrix, op: str) -> str:

@@ -15,7 +15,7 @@ STYLE = """
 --on6:#0b130e}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--bg);color:var(--ink);font:15px/1.45 system-ui,sans-serif}
-main{max-width:1400px;margin:0 auto;padding:20px}
+main{max-width:1560px;margin:0 auto;padding:20px}
 h1{font-size:1.5rem;margin:0}h2{font-size:1.1rem;margin:0}h3{font-size:1rem;margin:0}
 h4{font-size:.85rem;margin:.6em 0 .2em}
 header{display:flex;flex-wrap:wrap;gap:4px 16px;align-items:baseline;margin-bottom:16px}
@@ -48,6 +48,11 @@ thead th{color:var(--soft);font-weight:600}
 .op th{font-weight:400}.op th button{font:inherit;font-family:ui-monospace,monospace;background:none;border:0;padding:0;
 text-align:left;cursor:pointer;color:var(--accent)}
 .op th button::before{content:"▸ ";color:var(--soft)}.op th button[aria-expanded=true]::before{content:"▾ "}
+.op th button{white-space:nowrap}
+.matrix{border-collapse:separate;border-spacing:0}.matrix th,.matrix td{padding:4px 5px}
+.matrix .family th{padding-top:16px}
+.matrix th.suite span{writing-mode:vertical-rl;transform:rotate(180deg);font-size:.78rem}
+.matrix th{vertical-align:bottom}
 .class{color:var(--soft)}.mark{white-space:nowrap}
 .good{color:var(--good)}td.bad,li.bad{color:var(--bad)}td.bad{background:var(--badbg);font-weight:600}
 td.part{color:var(--part);background:var(--partbg)}
@@ -66,7 +71,7 @@ svg text.axis{fill:var(--soft)}
 .plain td:last-child{min-width:240px;overflow-wrap:anywhere}
 main>h2{margin:26px 0 8px}
 [hidden]{display:none!important}
-@media(max-width:900px){
+@media(max-width:1180px){
 main{padding:14px}
 .matrix,.matrix>tbody{display:block}.matrix>thead{display:none}
 .matrix>tbody>tr{display:block}
