@@ -88,7 +88,7 @@ def walk(constraint: Constraint, compiler: Compiler, rng: random.Random, limit: 
             return said
         tokens = [token for token in tokens if token != EOS and compiler.vocabulary.pieces[token] not in _OVERLONG]
         closing = [token for token in tokens if compiler.vocabulary.pieces[token] in (b'"', b"}", b"]", b'"}')]
-        if len(said) > 30 and closing:
+        if len(said) > 30 and closing and rng.random() < 0.7:  # in a string, a bracket closes nothing
             tokens = closing
         elif len(said) > 60:
             plain = [t for t in tokens if compiler.vocabulary.pieces[t].strip() and t < 131] or tokens
