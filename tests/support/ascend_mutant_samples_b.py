@@ -144,9 +144,10 @@ def sample_draw() -> list[Sample]:
 
 def token_logprobs() -> list[Sample]:
     z, inverse, largest, threshold, last, _ = _scores()
-    z[2, 5] = np.nan
-    given = (z, largest, inverse, threshold, last)
-    return [Sample("chunks", sampling_samples._send(torch.device("cpu"), *given))]
+    wrong = z.copy()
+    wrong[2, 5] = np.nan
+    given = ("chunks", (z, largest, inverse, threshold, last)), ("chunks, NaN", (wrong, largest, None, None, None))
+    return [Sample(label, sampling_samples._send(torch.device("cpu"), *args)) for label, args in given]
 
 
 def moe_pack() -> list[Sample]:
