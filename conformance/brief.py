@@ -39,7 +39,7 @@ def brief(preset: str) -> Brief:
     model = reference_model(preset)
     plan, trace = short_schedule(model.config.text.vocab_size), Trace()
     with REGISTRY.using(REFERENCE, ""):
-        walker = Walker(model, trace, drafts=True)
+        walker = _walker(model, trace, drafts=True)
         with tracing(trace):
             walker.draft(plan.run(walker))
     return Brief(model, plan, trace.calls, walker.steps)
@@ -50,7 +50,7 @@ def alone(preset: str, layers: tuple[int, ...]) -> float:
     """Relative rms spread of a layer that starts from recorded states; the largest over the layers."""
     b = brief(preset)
     with REGISTRY.using(REFERENCE, ""), installed(variants()["all"]):
-        return max(_errors(b, layers, Walker(b.model)))
+        return max(_errors(b, layers, _walker(b.model)))
 
 
 def judge_some_layers(preset: str, layers: tuple[int, ...], target: Target) -> Outcome:
@@ -58,7 +58,7 @@ def judge_some_layers(preset: str, layers: tuple[int, ...], target: Target) -> O
     b, trace = brief(preset), Trace(keep=lambda op: False)
     model = b.model if target == Target(REFERENCE, torch.device("cpu")) else target_model(preset, target)
     with tracing(trace):
-        errors = _errors(b, layers, Walker(model, trace))
+        errors = _errors(b, layers, _walker(model, trace))
     found = layers_within(errors, alone(preset, layers))
     return of_own(found, trace.fallbacks(target.backend, target.device.type), target)
 
@@ -84,3 +84,8 @@ def judge_some_calls(preset: str, which: Callable[[OpCall], bool], target: Targe
         found, share = again(call, target)
         findings, worst = findings + found, max(worst, share)
     return Outcome(tuple(findings), worst=worst, notes=(f"{len(chosen)} calls",))
+
+
+def _walker(model: Model, trace: Trace | None = None, *, drafts: bool = False) -> Walker:
+    """With pools just large enough: what they hold is kept for every layer of every step."""
+    return Walker(model, trace, pages=4, slots=4, drafts=drafts)

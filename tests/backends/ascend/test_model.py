@@ -90,10 +90,10 @@ def test_chunks_neighbours_order_and_padding_change_no_bit() -> None:
     """Of five tokens' logits and caches, through one layer of each kind."""
     model = cut(0, 1, 2, 6, 8)
     text, other = tokens(5, 1), tokens(4, 2)
-    whole = Walker(model)
+    whole = Walker(model, pages=4, slots=4)
     mine = whole.add(text)
     want = whole.step([(mine, 5)])
-    parts = Walker(model)
+    parts = Walker(model, pages=4, slots=4)
     neighbour, again = parts.add(other), parts.add(text)
     first = parts.step([(neighbour, 2), (again, 3)], padding=2)[2:5]
     second = parts.step([(again, 2), (neighbour, 1)])[:2]
@@ -104,7 +104,7 @@ def test_chunks_neighbours_order_and_padding_change_no_bit() -> None:
 @pytest.mark.whole
 def test_chunks_of_all_layers_change_no_bit() -> None:
     model, text = target_model(PRESET, TARGET), tokens(131, 3)
-    whole, parts = Walker(model), Walker(model)
+    whole, parts = Walker(model, pages=4, slots=4), Walker(model, pages=4, slots=4)
     mine, again = whole.add(text), parts.add(text)
     want = whole.step([(mine, 131)])
     got = [parts.step([(again, n)]) for n in (127, 1, 3)]
