@@ -137,8 +137,8 @@ KNOWN: tuple[Equivalent, ...] = (
     Equivalent(
         "topk_select-blocks_True-.*", "clamp", r"c < \(\(@min\(16384, ", "behind the tail", within=r".*_simd_vf_[25]"
     ),
-    # The blocks of lanes behind the row's end, in its last register, are what fills a copy of the list up to 32 bytes: -1
-    # in the model.
+    # The blocks of lanes behind the row's end, in its last register, are what fills a copy of the list up to 32 bytes:
+    # -1 in the model.
     Equivalent(
         "topk_select-blocks_True-.*",
         "clamp",
