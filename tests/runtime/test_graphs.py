@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import is_dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import torch
 from deepinfer.hal import env
 from deepinfer.hal.catalog import load_backend
 from deepinfer.hal.device import Device, capability
-from deepinfer.hal.graph import EagerGraphs, Graph, GraphError, GraphsUnavailable, NoGraphReason
+from deepinfer.hal.graph import Graph, GraphError, GraphsUnavailable, NoGraphReason
 from deepinfer.hal.stream import InlineStreams
 from deepinfer.model.engram import Engram
 from deepinfer.model.hub import resolve_model
@@ -23,21 +22,10 @@ from deepinfer.runtime.graphs import DecodeGraphs, GraphSettings, Where
 from deepinfer.runtime.params import SamplingParams
 from deepinfer.runtime.sampler import SamplerConfig
 from engines import drain
+from fake_graphs import Strict, as_on_a_device
 from model_engines import model_engine, say
 
 LENGTH = 4
-
-
-class Strict(EagerGraphs):
-    """Replays only what was captured, and counts."""
-
-    def __init__(self) -> None:
-        super().__init__(Device("cpu"))
-        self.captured: list[Graph] = []
-
-    def _capture(self, body: Any) -> Graph:
-        self.captured.append(super()._capture(body))
-        return self.captured[-1]
 
 
 @pytest.fixture(scope="module")
@@ -172,49 +160,6 @@ def test_a_part_captured_late_leaves_those_who_run_as_they_are(
     seen = ahead(monkeypatch)
     assert joined(graphs=graphs(interval=4), async_scheduling=True) == want
     assert seen.count(True) >= 3
-
-
-def as_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on a replay writes the tensors of its capture, and leaves the step's attributes as they are."""
-    body_of = DecodeGraphs._body
-
-    def body(self: DecodeGraphs, step: Any, part: str, plain: bool) -> Any:
-        run, runs, before, behind = body_of(self, step, part, plain), 0, {}, {}
-
-        def recorded() -> Any:
-            nonlocal runs, before, behind
-            runs += 1
-            if runs <= 2:  # warm-up and capture
-                before = dict(vars(step))
-                result = run()
-                behind = dict(vars(step))
-                return result
-            now = dict(vars(step))
-            vars(step).update(before)
-            result = run()
-            for name, value in vars(step).items():
-                if value is not before[name]:
-                    overwrite(behind[name], value)
-            vars(step).update(now)
-            return result
-
-        return recorded
-
-    monkeypatch.setattr(DecodeGraphs, "_body", body)
-
-
-def overwrite(kept: Any, fresh: Any) -> None:
-    """The numbers of one structure of tensors, into the tensors of another."""
-    if isinstance(kept, torch.Tensor) and kept is not fresh:
-        kept.copy_(fresh.clone())
-    elif isinstance(kept, tuple):
-        for old, new in zip(kept, fresh, strict=True):
-            overwrite(old, new)
-    elif isinstance(kept, dict):
-        for key, old in kept.items():
-            overwrite(old, fresh[key])
-    elif is_dataclass(kept):
-        overwrite(vars(kept), vars(fresh))
 
 
 @pytest.mark.slow
