@@ -7,6 +7,7 @@ tested with fake libraries.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ LONGEST_SECONDS = 17340
 
 
 def _load() -> None:
-    import torch_npu  # noqa: F401  (registers hccl)
+    import_module("torch_npu")  # registers hccl
 
 
 class Hccl(DeviceTransport):

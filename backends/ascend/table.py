@@ -64,18 +64,21 @@ def page() -> str:
 def limits(spec: OpSpec, kernel: Kernel) -> list[str]:
     """What a kernel says that it takes, found by changing one size or number of accepted calls at a time."""
     found: list[str] = []
+    supports = kernel.supports
+    if supports is None:
+        return found
     rng = np.random.default_rng(0)
     with REGISTRY.using(REFERENCE):
-        samples = [] if kernel.supports is None else list(islice(spec.samples(rng, torch.device("cpu")), _SAMPLES))
+        samples = list(islice(spec.samples(rng, torch.device("cpu")), _SAMPLES))
     probed: Counter[frozenset[str]] = Counter()
     for sample in samples:
         signature = replace(spec.signature(*sample.args), device_type="cpu", arch=SIMULATED)
         given = frozenset(signature.args)
-        if probed[given] == _PROBED or kernel.supports(signature) is not None:
+        if probed[given] == _PROBED or supports(signature) is not None:
             continue
         probed[given] += 1
         for changed in _changed(signature):
-            said = _GOT.sub("", kernel.supports(changed) or "")
+            said = _GOT.sub("", supports(changed) or "")
             if said and said not in found:
                 found.append(said)
     return found
@@ -83,10 +86,16 @@ def limits(spec: OpSpec, kernel: Kernel) -> list[str]:
 
 def _changed(signature: Signature) -> Iterator[Signature]:
     numbers = {name: value for name, value in signature.scalars.items() if type(value) is int}
-    for where, sizes in (("dims", signature.dims), ("scalars", numbers)):
-        for name, size in sizes.items():
-            for other in (0, size + 1, 1 << 23, (1 << 23) + 1):
-                yield replace(signature, **{where: {**getattr(signature, where), name: other}})
+    for name, size in signature.dims.items():
+        for other in _others(size):
+            yield replace(signature, dims={**signature.dims, name: other})
+    for name, number in numbers.items():
+        for other in _others(number):
+            yield replace(signature, scalars={**signature.scalars, name: other})
+
+
+def _others(size: int) -> tuple[int, ...]:
+    return 0, size + 1, 1 << 23, (1 << 23) + 1
 
 
 def _shown(every: Iterable[Program]) -> list[Program]:
