@@ -19,8 +19,9 @@ from .errors import DeepInferError, DeviceFaultError
 from .graph import Body, Graph, GraphError, Graphs
 from .stream import Event, HostSyncError, Stream, Streams
 
-_GUARD = "synchroniz"
-"""In the message of the guard behind `Streams.no_host_sync`."""
+_GUARD = "called a synchronizing "
+"""Words of the guard behind `Streams.no_host_sync`, the same for CUDA and for NPU. No less will do: faults of a device
+tell of synchronizing calls too."""
 
 
 @contextmanager

@@ -79,6 +79,35 @@ def test_a_fault_where_the_host_waits_is_typed(kind: Kind, what: str) -> None:
         wait[what]()
 
 
+FAULTS = [
+    "synchronize:build/streams/NpuStream.cpp:41 NPU function error: AclrtSynchronizeStreamWithTimeout(stream, -1), "
+    "error code is 507011\n[ERROR] the task of the model stopped; synchronizing the stream failed",
+    "CUDA error: an illegal memory access was encountered, noticed by cudaStreamSynchronize",
+]
+"""What devices say where they broke while somebody waited. No words of the guard, though they synchronize."""
+
+
+@pytest.mark.parametrize("text", FAULTS)
+def test_a_fault_that_speaks_of_synchronizing_is_no_refused_wait(kind: Kind, text: str) -> None:
+    kind.fake.fault = RuntimeError(text)
+    event = kind.streams.record()
+    for wait in (kind.streams.synchronize, kind.streams.new().synchronize, event.synchronize, event.done):
+        with pytest.raises(DeviceFaultError, match=str(kind.device)):
+            wait()
+        with pytest.raises(DeviceFaultError), kind.streams.no_host_sync():
+            wait()
+    with pytest.raises(RuntimeError) as caught, kind.streams.no_host_sync():
+        raise RuntimeError(text)  # as an operation of torch has it
+    assert str(caught.value) == text
+
+
+def test_what_the_guard_refuses_is_no_fault(kind: Kind) -> None:
+    for device in ("NPU", "CUDA"):
+        kind.fake.fault = RuntimeError(f"called a synchronizing {device} operation")
+        with pytest.raises(HostSyncError), kind.streams.no_host_sync():
+            kind.streams.synchronize()
+
+
 def test_the_host_is_told_that_it_waits_where_it_must_not(kind: Kind) -> None:
     streams = kind.streams
     with pytest.raises(HostSyncError, match=str(kind.device)), streams.no_host_sync():
