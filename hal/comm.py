@@ -88,10 +88,17 @@ class Group:
         return out
 
     def all_gather_v(self, tensor: torch.Tensor) -> list[torch.Tensor]:
-        """Gather [n_r, ...] with a row count per rank, zero included; one tensor per rank, in rank order."""
+        """Gather [n_r, ...] with a row count per rank, zero included; one tensor per rank, in rank order.
+
+        The host needs the counts: it waits for them, on a device for all that is queued before.
+
+        Raises:
+            CommunicatorError: the gather of the counts failed.
+        """
         self._check(tensor)
         mine = torch.tensor([len(tensor)], dtype=torch.int64, device=tensor.device)
         counts = [int(n) for n in self.all_gather(mine).flatten().tolist()]
+        self.check()  # counts that did not come may be any numbers
         padded = tensor.new_empty((max(counts), *tensor.shape[1:]))
         padded[: len(tensor)].copy_(tensor)
         gathered = self.all_gather(padded)
@@ -193,9 +200,13 @@ class Group:
         return Group(name, 0, self.ranks, self.deadline)
 
 
-def single_process(name: str = "world") -> Group:
-    """The group of one process. Needs no set-up and no network."""
-    return Group(name, 0, (0,), float(env.get("DEEPINFER_GLOO_TIMEOUT")))
+def single_process(name: str = "world", deadline: float | None = None) -> Group:
+    """The group of one process. Needs no set-up and no network.
+
+    Args:
+        deadline: as the group shows it, seconds; DEEPINFER_GLOO_TIMEOUT by default.
+    """
+    return Group(name, 0, (0,), float(env.get("DEEPINFER_GLOO_TIMEOUT")) if deadline is None else deadline)
 
 
 def _row_bytes(tensor: torch.Tensor) -> int:

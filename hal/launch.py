@@ -2,9 +2,9 @@
 
     group, device = launch.join(backend)            # of one process, or of the world that was launched
 
-A launcher gives every process RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT. None of them set means one
-process; some of them is a mistake, and the error names what is missing. Process LOCAL_RANK of a host takes the device
-of that number.
+A launcher gives every process RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT. None of the first three set
+means one process, whatever the other two say; one of the three without all the rest is a mistake, and the error names
+what is missing. Process LOCAL_RANK of a host takes the device of that number.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def join(
     """
     launched = Launch.from_environment() if launched is None else launched
     if launched is None:
-        return comm.single_process(), backend.devices()[0]
+        return comm.single_process(deadline=deadline), backend.devices()[0]
     device = device_of(launched.local_rank, backend.devices())
     group = world.connect(
         launched.rank,
@@ -113,6 +113,6 @@ def join(
 
 def _number(environ: Mapping[str, str], name: str, least: int, most: int | None) -> int:
     text = environ.get(name, "")
-    if not text.isdigit() or int(text) < least or (most is not None and int(text) > most):
+    if not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
         raise InvalidArgumentError(name, text, f"a number from {least} on" if most is None else f"{least} to {most}")
     return int(text)

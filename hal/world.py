@@ -248,9 +248,10 @@ def _join(rank: int, world_size: int, address: str, seconds: float, served: str 
     """Open the store, and wait until every rank has opened it."""
     scheme, _, place = address.partition("://")
     host, _, port = place.rpartition(":")
-    if scheme != "tcp" or not host or not port.isdigit():
+    if scheme != "tcp" or not host or not port.isdecimal():
         raise InvalidArgumentError("address", address, "tcp://HOST:PORT")
     timeout = timedelta(seconds=seconds)
+    holder = heartbeat.RANK_0 if served is None else "the launcher"
     try:
         store: Any = dist.TCPStore(  # type: ignore[attr-defined]
             host, int(port), None, rank == 0 and served is None, timeout, wait_for_workers=False
@@ -259,7 +260,6 @@ def _join(rank: int, world_size: int, address: str, seconds: float, served: str 
             store = dist.PrefixStore(f"deepinfer/{served}", store)  # type: ignore[attr-defined]
         store.set(f"deepinfer/joined/{rank}", "1")
     except (RuntimeError, ValueError) as error:
-        holder = heartbeat.RANK_0 if served is None else "the launcher"
         absent = (0,) if served is None else ()
         raise CommunicatorError(
             "world", f"{holder} cannot be reached at {address}: {_first_line(error)}", absent
@@ -270,8 +270,8 @@ def _join(rank: int, world_size: int, address: str, seconds: float, served: str 
     while True:
         try:
             missing = [r for r in missing if not store.check([keys[r]])]
-        except RuntimeError as error:  # rank 0 gave up, and its store went with it
-            message = f"rank 0 left {address} before rank {_list(missing)} had joined"
+        except RuntimeError as error:  # who holds the store gave up, or ended
+            message = f"{holder} left {address} before rank {_list(missing)} had joined"
             raise CommunicatorError("world", message, tuple(missing)) from error
         if not missing:
             return store

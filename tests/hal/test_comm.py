@@ -58,6 +58,25 @@ def test_uneven_rows_are_refused() -> None:
         group.all_to_all(torch.zeros(3, 1))
 
 
+def test_counts_that_did_not_come_size_nothing() -> None:
+    class Broken(comm.Group):
+        """A device's group: what it gathers is not there, and `check` says so."""
+
+        gathers = 0
+
+        def _all_gather(self, out: torch.Tensor, tensor: torch.Tensor) -> None:
+            self.gathers += 1
+            out.fill_(0xA5)
+
+        def check(self) -> None:
+            raise comm.CommunicatorError(self.name, "late", (1,))
+
+    group = Broken("pair", 0, (0, 1), 1.0)
+    with pytest.raises(comm.CommunicatorError, match="late"):
+        group.all_gather_v(torch.zeros(3, 1))
+    assert group.gathers == 1
+
+
 def test_error_survives_a_process_border() -> None:
     error = pickle.loads(pickle.dumps(comm.CommunicatorError("dp", "late", (3,))))
     assert (error.group, error.message, error.missing) == ("dp", "late", (3,))

@@ -40,6 +40,7 @@ def test_what_is_missing_is_named(name: str) -> None:
     [
         ("WORLD_SIZE", "0", "from 1"),
         ("WORLD_SIZE", "eight", "from 1"),
+        ("WORLD_SIZE", "8²", "from 1"),
         ("RANK", "8", "0 to 7"),
         ("RANK", "-1", "0 to 7"),
         ("LOCAL_RANK", "6", "0 to 5"),
@@ -86,3 +87,4 @@ def test_one_process_needs_no_network(monkeypatch: pytest.MonkeyPatch, launched:
         monkeypatch.delenv(name, raising=False)
     group, device = launch.join(Npus(), launched)
     assert group.world_size == 1 and device == NPUS[0 if launched is None else 2]
+    assert launch.join(Npus(), launched, deadline=5.0)[0].deadline == 5.0

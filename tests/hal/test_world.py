@@ -210,6 +210,7 @@ def test_world_of_one_uses_no_network() -> None:
         (lambda: world.connect(2, 2, "tcp://h:1"), "rank"),
         (lambda: world.connect(0, 0, "tcp://h:1"), "world_size"),
         (lambda: world.connect(0, 2, "h:1"), "address"),
+        (lambda: world.connect(0, 2, "tcp://h:²"), "address"),
     ],
 )
 def test_wrong_calls_name_the_parameter(call: Any, parameter: str) -> None:
