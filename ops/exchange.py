@@ -235,7 +235,8 @@ def dispatch(
     """Send routed rows to the ranks of a group and take theirs; arguments as in `moe_dispatch`. Every rank calls.
 
     Raises:
-        CommunicatorError: a rank did not come in time; names it.
+        CommunicatorError: in host memory, a rank did not come in time; names it. On a device the host does not wait:
+            `group.check()` raises it, once results are there; until then they may be anything.
     """
     ranks = group.world_size
     sent = moe_dispatch(xq, xs, experts, weights, replicas, ranks, per_rank, group.rank, capacity, returns)
@@ -252,6 +253,9 @@ def combine(group: Group, arrived: Arrived, y: Tensor, packed: Tensor, shared: T
 
     Returns:
         bf16 [T, D], the bits of one rank that holds every expert.
+
+    Raises:
+        CommunicatorError: as in `dispatch`.
     """
     back = group.all_to_all(moe_return(y, packed, group.world_size, arrived.returns))
     return moe_combine(back.flatten(0, 1), arrived.position, shared)
