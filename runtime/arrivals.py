@@ -88,7 +88,7 @@ class Arrivals:
     def _decoded(self, arrival: _Arrival, job: ImageJob) -> None:
         arrival.job = None
         if job.images is None:
-            self._ended.append((arrival, job.error))
+            self._failed(arrival, job.error)
             return
         for place, image in zip(arrival.samples[0].images, job.images, strict=True):
             place.image = image
@@ -103,8 +103,10 @@ class Arrivals:
         try:
             if error is None:
                 for request in arrival.samples:
+                    # Of its own: who asked first for the grammar may have had another trigger.
+                    assert request.params.structure is not None
                     request.constraint = Constraint(
-                        grammar.structure,
+                        request.params.structure,
                         grammar.compiled,
                         len(self.grammars.vocabulary.pieces),
                         request.eos_id,
@@ -113,9 +115,14 @@ class Arrivals:
         except Exception as raised:
             error = raised
         if error is not None:
-            self._ended.append((arrival, error))
+            self._failed(arrival, error)
             return
         self._end(arrival)
+
+    def _failed(self, arrival: _Arrival, error: Exception | None) -> None:
+        """One of what it waits for will not come, so that the other one is of no use: a request ends once."""
+        self._give_up(arrival)
+        self._ended.append((arrival, error))
 
     def _end(self, arrival: _Arrival) -> None:
         if not arrival.waits:
@@ -133,10 +140,11 @@ class Arrivals:
         return False
 
     def _give_up(self, arrival: _Arrival) -> None:
-        """Nobody waits for its images any more, nor, unless others want the same, for its grammar."""
-        if arrival.job is not None:
-            arrival.job.cancelled = True
-        grammar = arrival.grammar
+        """It waits for its images no more, nor for its grammar, which is given up unless others want the same."""
+        job, arrival.job = arrival.job, None
+        if job is not None:
+            job.cancelled = True
+        grammar, arrival.grammar = arrival.grammar, None
         if grammar is not None and not any(one.grammar is grammar for one in self._arrivals):
             grammar.cancelled = True
 

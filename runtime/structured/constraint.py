@@ -181,7 +181,11 @@ class Constraint:
             return list(self.structure.trigger[self._progress :][:most])
         if self._phase is not Phase.INSIDE:
             return []
-        return [int(token) for token in self._matcher.find_jump_forward_tokens()][:most]
+        try:
+            return [int(token) for token in self._matcher.find_jump_forward_tokens()][:most]
+        except Exception as error:
+            self.error = f"the grammar failed: {error}"
+            return []
 
     def _fill(self, rows: Words, row: int) -> None:
         if self._phase is Phase.INSIDE:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from ...hal.errors import DeepInferError
+from ..host import cpus
 from ..workers import MOST_WORDS, Words, WorkerPool, WorkerSettings
 from .args import Structure
 from .vocabulary import View, Vocabulary, check_installed, load_xgrammar
@@ -113,7 +113,7 @@ class GrammarService(WorkerPool[Compile]):
 
         cache = 0 if env.get("DEEPINFER_XGRAMMAR_DISABLE_CACHE") else env.get("DEEPINFER_XGRAMMAR_CACHE_LIMIT_BYTES")
         settings = WorkerSettings(seconds=env.get("DEEPINFER_XGRAMMAR_TIMEOUT"), start_seconds=120.0)
-        threads = min(env.get("DEEPINFER_SO_BUILDER_CPUS"), len(os.sched_getaffinity(0)))
+        threads = min(env.get("DEEPINFER_SO_BUILDER_CPUS"), len(cpus().allowed))
         return cls(vocabulary, settings, threads, cache)
 
     def ask(self, structure: Structure) -> Compile:
@@ -129,7 +129,8 @@ class GrammarService(WorkerPool[Compile]):
             found = self._kept.find(key)
             if found is None:
                 found = self._running.get(key)
-                found = None if found is None or found.cancelled else found
+                if found is not None and (found.cancelled or found.error is not None):
+                    found = None
             if found is not None:
                 return found
         made = self.put(Compile(structure))
@@ -159,15 +160,16 @@ class GrammarService(WorkerPool[Compile]):
             raise GrammarWorkerError(f"a worker answered with something else, or more than {MOST_BYTES} bytes")
         text = pipe.recv_bytes(said).decode("utf-8", "surrogateescape")
         info = self._info(self.vocabulary.view(job.structure))
-        compiled = load_xgrammar().CompiledGrammar.deserialize_json(text, info)
-        with self._something:
-            job.compiled = compiled
-            self._kept.add(job, compiled.memory_size_bytes)
+        job.compiled = load_xgrammar().CompiledGrammar.deserialize_json(text, info)
 
     def _deliver(self, job: Compile, succeeded: bool) -> None:
         with self._something:
             if self._running.get(job.structure.key) is job:
                 del self._running[job.structure.key]
+            if succeeded:
+                self._kept.add(job, job.compiled.memory_size_bytes)
+            else:
+                job.compiled = None  # it came too late
             if isinstance(job.error, GrammarError):  # it would say so again
                 self._kept.add(job, len(job.structure.text) + 1000)
         super()._deliver(job, succeeded)

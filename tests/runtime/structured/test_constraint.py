@@ -136,6 +136,9 @@ def test_a_matcher_that_fails_takes_its_request_along_and_nothing_else(compiler:
     held._matcher = Broken()
     assert not held.masks([]).any() and held.error == "the grammar failed: lost"
     assert held.forced([], 3) == [] and held.allowed([], [A]) == 0
+    held = compiler.constraint(schema_type="regex", schema="abc")
+    held._matcher = Broken()
+    assert held.forced([], 3) == [] and held.error is not None and "find_jump_forward" in held.error
 
 
 def test_no_token_may_fit(compiler: Compiler) -> None:
