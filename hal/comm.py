@@ -149,12 +149,26 @@ class Group:
         """Return once every member has called. Does not wait for what devices have queued."""
         self._barrier()
 
-    def check(self) -> None:
+    def check(self, patience: float = 0.0) -> None:
         """Raise what a collective that a device had queued has come to. Call it once the results are there, before they
-        are used; never waits.
+        are used. A queued collective that fails, fails all groups of the world.
+
+        It takes some seconds to find out who is missing; until then the error does not name them. Other ranks may need
+        this process to find out the same: call `close` before it ends.
+
+        Args:
+            patience: seconds to wait, after a failure, until it is known who is missing; with 0 it never waits.
 
         Raises:
             CommunicatorError: one failed or missed its deadline; names the missing ranks.
+        """
+
+    def abort(self, reason: str) -> None:
+        """End what devices have queued for any group of the world, such as a captured graph whose replay takes too
+        long; from now on all of them raise CommunicatorError. From any thread. The other ranks are not told.
+
+        Args:
+            reason: for the error.
         """
 
     def split(self, groups: Sequence[Sequence[int]], name: str) -> Group:

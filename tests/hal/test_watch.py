@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from functools import partial
 
 import pytest
@@ -39,7 +40,7 @@ class World:
         self.places = {name: Place() for name in ("a1", "a2", "a3", "b1")}
         for name, place in self.places.items():
             fail = partial(lambda name, why: self.failed.append((name, why)), name)
-            self.watch.add(name[0], Pending(place, lambda: self.noticed, fail, 0.0, 10.0 * int(name[1])))
+            self.watch.add(name[0], Pending(place, lambda: self.noticed, fail, 10.0 * int(name[1])))
 
 
 def test_done_ones_are_forgotten_and_late_ones_fail() -> None:
@@ -80,9 +81,53 @@ def test_the_thread_looks_by_itself_and_ends(monkeypatch: pytest.MonkeyPatch) ->
     watch = Watch(begun.set)
     watch.stop()
     watch = Watch(begun.set)
-    watch.add("a", Pending(Place(), lambda: "", lambda why: failed.set(), 0.0, 0.0))
+    watch.add("a", Pending(Place(), lambda: "", lambda why: failed.set(), 0.0))
     assert failed.wait(10) and begun.is_set()
     watch.stop()
     assert watch._thread is not None
     watch._thread.join(10)
     assert not watch._thread.is_alive()
+
+
+def broken(*given: object) -> str:
+    raise ValueError("a library that broke")
+
+
+@pytest.mark.parametrize("what", ["begin", "error", "fail", "both", "event"])
+def test_what_breaks_in_one_group_leaves_the_others_their_deadlines(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    monkeypatch.setattr(heartbeat, "INTERVAL_SECONDS", 0.01)
+    told: list[str] = []
+    other = threading.Event()
+    watch = Watch(broken if what == "begin" else lambda: None)  # type: ignore[arg-type]
+    place = Place()
+    place.fault = "gone" if what == "event" else ""
+    error = broken if what in ("error", "both") else lambda: "REMOTE_ERROR"
+    watch.add("a", Pending(place, error, broken if what in ("fail", "both") else told.append, 0.0))  # type: ignore[arg-type]
+    watch.add("b", Pending(Place(), lambda: "", lambda why: other.set(), time.monotonic() + 0.2))
+    assert other.wait(10), "the thread has died"
+    watch.stop()
+    want = {"begin": "REMOTE_ERROR", "error": "a library that broke", "event": "gone"}
+    assert told == [want[what]] if what in want else not told
+
+
+def test_nothing_fails_once_the_watch_is_stopped() -> None:
+    world = World()
+    world.watch.stop()
+    world.watch.look(100.0)
+    assert not world.failed
+
+
+def test_who_stops_the_watch_waits_for_a_failure_in_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "INTERVAL_SECONDS", 0.01)
+    begun, ended = threading.Event(), threading.Event()
+
+    def fail(why: str) -> None:
+        begun.set()
+        time.sleep(0.3)
+        ended.set()
+
+    watch = Watch(lambda: None)
+    watch.add("a", Pending(Place(), lambda: "", fail, 0.0))
+    assert begun.wait(10)
+    watch.stop(10.0)
+    assert ended.is_set()

@@ -34,12 +34,20 @@ def free_address() -> str:
 def reports(tmp_path_factory: pytest.TempPathFactory) -> Reports:
     """Reports of all scenarios by rank. They run at once; rank 0 of 'split' is this process."""
     folder = tmp_path_factory.mktemp("world")
-    ranks = {"split": "1,2,3", "late": "0,1,2", "stopped": "0,1,2", "dead": "0,1,2", "absent": "0,1", "queued": "0,1"}
+    ranks = {
+        "split": "1,2,3",
+        "late": "0,1,2",
+        "stopped": "0,1,2",
+        "dead": "0,1,2",
+        "absent": "0,1",
+        "queued": "0,1",
+        "again": "0,1",
+    }
     addresses = {name: free_address() for name in ranks}
     launcher = torch.distributed.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
     launcher.set("deepinfer/joined/1", "of somebody else")
-    addresses["queued"] = f"tcp://127.0.0.1:{launcher.port}"
-    sizes = {"split": 4, "queued": 2}
+    addresses["queued"] = addresses["again"] = f"tcp://127.0.0.1:{launcher.port}"
+    sizes = {"split": 4, "queued": 2, "again": 2}
     jobs = [f"{name}/{ranks[name]}/{sizes.get(name, 3)}/{at}" for name, at in addresses.items()]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(WORKER), str(folder), *jobs]
@@ -95,6 +103,16 @@ def test_a_queued_collective_is_watched_while_the_host_goes_on(reports: Reports)
     assert report["missing"] == [1] and report["group"] == "world", report["error"]
     assert "all_reduce" in report["error"] and "rank 1 did not arrive" in report["error"]
     assert report["aborted"], "what the device has queued must be ended"
+    assert "group 'world' of the same world failed" in report["part"], "a part's work lies on the same queue"
+
+
+def test_after_a_world_that_could_not_be_formed_the_next_one_can(reports: Reports) -> None:
+    for rank in (0, 1):
+        report = reports["again"][rank]
+        assert report["error"] is None, report["error"]
+        assert report["first"] == "the device broke"
+        assert not report["left"], "threads of the world that was not formed"
+        assert report["sum"] == 3
 
 
 def test_a_rank_that_never_joins_is_named(reports: Reports) -> None:
@@ -197,6 +215,28 @@ def test_without_rank_0_joining_fails() -> None:
     with pytest.raises(comm.CommunicatorError, match="rank 0 of the world cannot be reached") as caught:
         world.connect(1, 2, free_address(), deadline=0.5)
     assert caught.value.missing == (0,)
+
+
+@pytest.mark.parametrize(("served", "holder"), [(None, "rank 0 of the world"), ("attempt 0", "the launcher")])
+def test_who_holds_the_store_is_named_when_it_goes(
+    monkeypatch: pytest.MonkeyPatch, served: str | None, holder: str
+) -> None:
+    class Gone:
+        """A store that was reached, and is gone when it is asked who has joined."""
+
+        def __init__(self, *given: Any, **named: Any) -> None:
+            pass
+
+        def set(self, key: str, value: str) -> None:
+            pass
+
+        def check(self, keys: list[str]) -> bool:
+            raise RuntimeError("Broken pipe")
+
+    monkeypatch.setattr(torch.distributed, "TCPStore", Gone)
+    monkeypatch.setattr(torch.distributed, "PrefixStore", Gone)
+    with pytest.raises(comm.CommunicatorError, match=f"{holder} left tcp://h:1 before rank 0, 1 had joined"):
+        world.connect(1, 2, "tcp://h:1", deadline=0.5, served=served)
 
 
 def test_world_of_one_uses_no_network() -> None:

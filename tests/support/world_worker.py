@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -122,6 +123,28 @@ class Ends(Event):
         self.work.wait()
 
 
+class Breaks(Queue):
+    """A transport that moves the first tokens of a world, and whose device then breaks."""
+
+    def __init__(self) -> None:
+        super().__init__(CPU, self)  # type: ignore[arg-type]
+
+    def record(self) -> Event:
+        raise RuntimeError("the device broke")
+
+
+def rejoined(rank: int, size: int, address: str, report: dict[str, Any]) -> None:
+    """A world that cannot be formed, and then one that can, in the same process. The launcher holds the store."""
+    try:
+        world.connect(rank, size, address, deadline=60.0, transport=Breaks(), served="once")
+    except RuntimeError as error:
+        report["first"] = str(error)
+    report["left"] = [t.name for t in threading.enumerate() if t.name.startswith("deepinfer-")]
+    group = world.connect(rank, size, address, deadline=60.0, served="twice")
+    report["sum"] = group.all_reduce(torch.tensor([rank + 1])).item()
+    group.close()
+
+
 class QueueBackend(Backend):
     """Two devices whose collectives are queued."""
 
@@ -164,7 +187,11 @@ def queued(rank: int, world_size: int, address: str, report: dict[str, Any]) -> 
     while not group._transport.aborted and time.monotonic() < began + 30.0:
         time.sleep(0.05)
     report["aborted"] = group._transport.aborted
-    group.check()
+    try:
+        part.check()  # at once, and of any group
+    except comm.CommunicatorError as error:
+        report["part"] = str(error)
+    group.check(30.0)
 
 
 def misbehave(scenario: str) -> None:
@@ -185,6 +212,9 @@ def play(scenario: str, rank: int, size: int, address: str) -> dict[str, Any]:
         deadline = 1.5 if scenario in ("late", "stopped", "absent") else 60.0
         if scenario == "queued":
             queued(rank, size, address, report)
+            return report
+        if scenario == "again":
+            rejoined(rank, size, address, report)
             return report
         # joining may take long on a busy machine; the deadline under test is that of the collectives
         group = world.connect(rank, size, address, deadline=deadline if scenario == "absent" else 60.0)
