@@ -151,7 +151,7 @@ class _Share:
             rows = min(rows, self._begin)
             if self.left.cost is not None:
                 half = self.left.cost.rows_within(self.left.seconds / 2, view.computed, rows)
-                rows = max(half, min(rows, self.left.least // 4))
+                rows = max(half, min(rows, max(1, self.left.least // 4)))
         if not 0 < rows <= self.left.rows:
             return
         self._oldest = oldest

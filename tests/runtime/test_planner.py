@@ -315,6 +315,13 @@ def test_every_plan_keeps_the_limits_and_moves_somebody(case: tuple[Snapshot, Li
         assert state.running[0].key not in plan.preempted, "the oldest is never preempted while another one runs"
 
 
+def test_the_oldest_gets_the_one_row_that_there_is_time_for() -> None:
+    cost = Cost(base=0.1, row=1.0, key=1e-6, far=0.0, near=640)
+    state = Snapshot([RequestView(0, 3, 1, 3)], [RequestView(100, 1, priority=1)], 3, 1, cost)
+    limits = Limits(max_tokens=2, max_requests=2, page_tokens=1, step_seconds=1.0, least_chunk=1)
+    assert [(item.key, item.start, item.end) for item in plan_step(state, limits).items] == [(0, 1, 2)]
+
+
 def test_a_request_begins_behind_what_the_cache_has_of_it() -> None:
     waiting = [RequestView(0, 17, computed=8, pages=2, reclaimed=1)]
     # Three pages of its own, and the shared one that nobody else holds stops being free.

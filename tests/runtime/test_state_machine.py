@@ -138,7 +138,7 @@ class Traffic(RuleBasedStateMachine):
     def images_fail(self) -> None:
         if self.workers.jobs:
             job = self.rng.choice(self.workers.jobs)
-            for samples in [one.samples for one in self.engine._queues.arrivals._arrivals.values() if one.job is job]:
+            for samples in [one.samples for one in self.engine._queues.arrivals._arrivals if one.job is job]:
                 self.spoiled.update(request.request_id for request in samples)
             self.workers.end(job, ImageWorkerError("the worker died"))
 

@@ -9,7 +9,8 @@ import pytest
 pytest.importorskip("triton")
 
 from cuda_calls import TARGET, on_cuda
-from deepinfer.conformance.recording import FACTS, check
+from deepinfer.conformance.recording import check
+from deepinfer.conformance.recording_format import FACTS
 
 FOLDERS = sorted(path.parent for path in (Path(__file__).parents[2] / "recordings").glob(f"*/{FACTS}"))
 OPS = (
