@@ -29,10 +29,10 @@ LEAST, MOST = 65, 256
 """Rows of a call of FP8 weights."""
 MEAN = 192
 """Up to so many rows for each expert, a call goes this way."""
-ROWS = (64, 96, 128)
-"""Rows of a tile of FP8 weights."""
 EXPERT_ROWS = 128
 """Most rows of a tile of an expert's."""
+FEW_MEAN = 48
+"""Up to so many rows for each expert, tiles are of few rows."""
 LINE = 128
 """The image of rows begins at a multiple of so many bytes."""
 _SHARED = 232448
@@ -76,6 +76,10 @@ class Tile(NamedTuple):
         return -(-rows // self.rows)
 
 
+TILES = (Tile(2, 64), Tile(2, 96), Tile(2, 128), Tile(4, 64))
+"""Of FP8 weights. Four warpgroups have 112 registers a thread, which more rows would spill."""
+
+
 @functools.cache
 def tile_of(rows: int, groups: int, n: int, k: int) -> Tile:
     """The tile of a call: the least time by `clocks` and the blocks of a multiprocessor; the largest of equals."""
@@ -85,7 +89,7 @@ def tile_of(rows: int, groups: int, n: int, k: int) -> Tile:
         blocks = groups * n // tile.outputs * tile.down(rows) * parts
         return -(-blocks // PROCESSORS) * tile.clocks, -tile.outputs * tile.rows
 
-    return min((Tile(w, r) for w in (2, 4) for r in ROWS if n % (64 * w) == 0), key=cost)
+    return min((tile for tile in TILES if n % tile.outputs == 0), key=cost)
 
 
 def _defines(tile: Tile) -> dict[str, int]:
@@ -102,15 +106,22 @@ def source(tile: Tile) -> SourceKernel:
 
 
 IMAGE = SourceKernel("linear_wide_sm90.cu", "image", "PPPiiii", threads=128, archs=("sm_90",))
-EXPERT_TILE = Tile(4, EXPERT_ROWS)
-EXPERTS = SourceKernel(
-    "linear_wide_sm90.cu", "grouped", "PPPPPiiii", threads=640, shared=EXPERT_TILE.shared,
-    defines={"FP4": 1} | _defines(EXPERT_TILE), archs=("sm_90",),
-)  # fmt: skip
+
+
+@functools.cache
+def experts(tile: Tile) -> SourceKernel:
+    """The product of the experts' weights."""
+    return SourceKernel(
+        "linear_wide_sm90.cu", "grouped", "PPPPPiiii", threads=128 * (tile.warpgroups + 1), shared=tile.shared,
+        defines={"FP4": 1} | _defines(tile), archs=("sm_90",),
+    )  # fmt: skip
+
+
+FEW_EXPERT_ROWS, MANY_EXPERT_ROWS = Tile(4, 64), Tile(2, EXPERT_ROWS)
 PACKED_IMAGE = SourceKernel(
     "linear_wide_sm90.cu", "packed_image", "PPPPPiiii", threads=128, defines={"FP4": 1}, archs=("sm_90",)
 )
-SOURCES = [*(source(Tile(w, r)) for w in (2, 4) for r in ROWS), IMAGE, EXPERTS, PACKED_IMAGE]
+SOURCES = [*map(source, TILES), IMAGE, experts(FEW_EXPERT_ROWS), experts(MANY_EXPERT_ROWS), PACKED_IMAGE]
 
 
 # ---- FP8 weights ----------------------------------------------------------------------------------------------------
@@ -172,8 +183,8 @@ kernel("linear_fp8_grouped", supports=linear_sm90.supports_groups, **_FP8)(launc
 def supports(signature: Signature) -> str | None:
     """Whole tiles of outputs; 256 channels at a time."""
     n, k = signature.dims["N"], 2 * signature.dims["H"]
-    if n % EXPERT_TILE.outputs or k % 256 or not n or not k:
-        return f"N must be a multiple of {EXPERT_TILE.outputs} and channels of 256, got {n} and {k}"
+    if n % FEW_EXPERT_ROWS.outputs or k % 256 or not n or not k:
+        return f"N must be a multiple of {FEW_EXPERT_ROWS.outputs} and channels of 256, got {n} and {k}"
     return None
 
 
@@ -181,6 +192,11 @@ def takes_experts(rows: int, weights: tuple[Tensor, ...]) -> bool:
     """Whether a call goes this way."""
     experts = weights[0].shape[0]
     return grouped_sm90.MEAN * experts < rows <= MEAN * experts and weights[1].dtype == CLEAN_DTYPE
+
+
+def expert_tile(rows: int, count: int) -> Tile:
+    """The tile for so many experts: one is to hold most experts' rows, since each unpacks the weights."""
+    return FEW_EXPERT_ROWS if rows <= FEW_MEAN * count else MANY_EXPERT_ROWS
 
 
 def expert_lines(rows: int) -> int:
@@ -210,7 +226,7 @@ def grouped_linear(
     weight, scale = handle.tensors
     if not takes_experts(rows, handle.tensors):
         return grouped_sm90.grouped_linear(xq, xs, handle, source_row, offsets, out, workspace)
-    (experts, n), k, device = weight.shape[:2], xq.shape[1], xq.device.index
+    (count, n), k, device = weight.shape[:2], xq.shape[1], xq.device.index
     if out is None:
         out = torch.empty((rows, n), dtype=torch.bfloat16, device=xq.device)
     if not xq.shape[0]:
@@ -221,12 +237,13 @@ def grouped_linear(
     image, lines = -(-workspace.data_ptr() // LINE) * LINE, expert_lines(rows)
     PACKED_IMAGE.launch(
         (-(-2 * rows * (k // 64) // 128), 1, 1), device, xq.data_ptr(), xs.data_ptr(),
-        0 if source_row is None else source_row.data_ptr(), offsets.data_ptr(), image, rows, lines, experts, k,
+        0 if source_row is None else source_row.data_ptr(), offsets.data_ptr(), image, rows, lines, count, k,
         early=True,
     )  # fmt: skip
-    tiles = grouped.tiles_of(rows, experts, EXPERT_ROWS) * (n // EXPERT_TILE.outputs)
-    EXPERTS.launch(
+    tile = expert_tile(rows, count)
+    tiles = grouped.tiles_of(rows, count, tile.rows) * (n // tile.outputs)
+    experts(tile).launch(
         (min(tiles, PROCESSORS), 1, 1), device, image, weight.data_ptr(), scale.data_ptr(), offsets.data_ptr(),
-        out.data_ptr(), lines, experts, n, k, early=True,
+        out.data_ptr(), lines, count, n, k, early=True,
     )  # fmt: skip
     return out

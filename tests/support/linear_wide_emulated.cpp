@@ -5,11 +5,11 @@
 // sixteen terms are added without a rounding, as no order is known. Bulk copies are done when they are issued.
 
 #define WIDE_EMULATED
-#include <map>
-
 #define block_index number_in_cluster  // here that of a grid of clusters
-#include "cuda_emulator.h"
+#include "cuda_emulator.h"  // ahead of all others: it says how they are built
 #undef block_index
+
+#include <map>
 
 struct float2 {
     float x, y;
@@ -107,7 +107,7 @@ static float2 load_part(unsigned address, unsigned part) {
 // ---- wgmma
 static void hold(unsigned (&)[16]) {}
 static void wgmma_fence() {}
-static void wgmma_finish() {}
+static void wgmma_finish() { emulator::exchange(0); }  // a warp has its sums when all of its lanes have
 static float row_value(U64 descriptor, int row, int k) {
     if (descriptor >> 16 != (((U64)64 << 16) | 1 | ((U64)1 << 46))) CUDA_ERROR("another descriptor than that of the swizzle");
     unsigned address = (unsigned)(descriptor & 0x3fff) << 4;

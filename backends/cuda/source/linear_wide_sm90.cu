@@ -98,12 +98,13 @@ DEVICE u32 round_pair(float low, float high) {
 DEVICE u32 vote(bool value) { return __ballot_sync(FULL, value); }
 DEVICE u32 shuffle(u32 value, int lane) { return __shfl_sync(FULL, value, lane); }
 DEVICE u32 shuffle_up(u32 value, int by) { return __shfl_up_sync(FULL, value, by); }
-// The registers of a block of five warpgroups, 96 a thread at the start, go where the products are.
+// A block of five warpgroups starts with 96 registers a thread; 24 + 4 * 112 is what they have together. More would not be
+// there: the instruction would wait for ever.
 DEVICE void few_registers() {
     if (WARPGROUPS == 4) asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
 }
 DEVICE void many_registers() {
-    if (WARPGROUPS == 4) asm volatile("setmaxnreg.inc.sync.aligned.u32 120;");
+    if (WARPGROUPS == 4) asm volatile("setmaxnreg.inc.sync.aligned.u32 112;");
 }
 // The same number, which the compiler does not know.
 DEVICE int again(int x) {
@@ -566,9 +567,9 @@ DEVICE void multiply_experts(const Grouped& g, u8* shared) {
         if (work.rows) fill(work, ring, g.channels / UNIT);
         while (work.rows) {
             if (work.rows <= 32) expert_tile<32>(g, work, tile, ring, shared, base, turn);
-            else if (work.rows <= 64) expert_tile<64>(g, work, tile, ring, shared, base, turn);
-            else if (work.rows <= 96) expert_tile<96>(g, work, tile, ring, shared, base, turn);
-            else expert_tile<128>(g, work, tile, ring, shared, base, turn);
+            else if (ROWS == 64 || work.rows <= 64) expert_tile<64>(g, work, tile, ring, shared, base, turn);
+            else if (ROWS == 96 || work.rows <= 96) expert_tile<(ROWS > 64 ? 96 : 64)>(g, work, tile, ring, shared, base, turn);
+            else expert_tile<(ROWS > 96 ? 128 : 64)>(g, work, tile, ring, shared, base, turn);
         }
     }
 }

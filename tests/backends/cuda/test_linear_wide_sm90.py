@@ -4,6 +4,8 @@ kernels. No GPU has run it yet, so no call comes here unless it is pinned."""
 from __future__ import annotations
 
 import ctypes
+import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -17,6 +19,7 @@ import torch
 pytest.importorskip("triton")
 
 from cuda_calls import DEVICE, on_cuda, sample
+from cuda_resources import RECORD
 from deepinfer.backends.cuda import grouped, linear_fp8, linear_sm90, source
 from deepinfer.backends.cuda import linear_wide_sm90 as wide
 from deepinfer.backends.cuda.linear_compiles import FP8
@@ -125,9 +128,22 @@ def bytes_between(rng: np.random.Generator, low: int, high: int, *shape: int) ->
 LINEAR = {
     "one tile, padded": (wide.Tile(2, 64), 37, 1, 128, 192, 192, 1),
     "rows share weights, blocks stay": (wide.Tile(2, 64), 100, 2, 256, 128, 128, 3),
-    "four warpgroups": (wide.Tile(4, 96), 96, 1, 256, 320, 320, 1),
+    "four warpgroups": (wide.Tile(4, 64), 96, 1, 256, 320, 320, 1),
     "parts": (wide.Tile(2, 128), 130, 1, 256, 448, 128, 2),
 }
+
+
+def test_a_block_has_the_registers_that_its_warpgroups_ask_for() -> None:
+    """Where they would not be there, `setmaxnreg.inc` waits for ever, which no emulator sees."""
+    text = (source.FOLDER / "linear_wide_sm90.cu").read_text()
+    few, many = (int(re.search(rf"setmaxnreg\.{way}\.sync\.aligned\.u32 (\d+)", text)[1]) for way in ("dec", "inc"))
+    recorded = json.loads(RECORD.read_text())["3.9"]["sm_90"]
+    found = {
+        name: entry[0] for name, entry in recorded.items()
+        if name.startswith("linear_wide_sm90.cu:") and "WARPGROUPS=4" in name
+    }  # fmt: skip
+    assert len(found) == sum(tile.warpgroups == 4 for tile in (*wide.TILES, wide.FEW_EXPERT_ROWS))
+    assert all(few + 4 * many <= 5 * registers for registers in found.values()), found
 
 
 @pytest.mark.parametrize("name", LINEAR)
@@ -153,9 +169,9 @@ def test_fp8_in_the_emulator(name: str, seed: int, emulated: Library) -> None:
     assert (memory[[0, -1]].view(torch.uint8) == 0x7F).all()
 
 
-@pytest.mark.parametrize("sourced", [False, True])
-def test_experts_in_the_emulator(sourced: bool, emulated: Library) -> None:
-    """Experts without rows, with few, with two tiles; each tile size; rows by source or packed."""
+@pytest.mark.parametrize(("tile", "sourced"), [(wide.FEW_EXPERT_ROWS, True), (wide.MANY_EXPERT_ROWS, False)])
+def test_experts_in_the_emulator(tile: wide.Tile, sourced: bool, emulated: Library) -> None:
+    """Experts without rows, with few, with some tiles; each tile size; rows by source or packed."""
     counts = [0, 5, 40, 0, 70, 150, 33]
     n, k, lines_of_x = 256, 256, 50
     rng = np.random.default_rng(7)
@@ -173,7 +189,7 @@ def test_experts_in_the_emulator(sourced: bool, emulated: Library) -> None:
     w, ws = aligned(w.view(torch.uint8)), aligned(ws.view(torch.uint8))
     lines = wide.expert_lines(rows + spare)
     image, memory = room((k // 64, lines, 128)), room((rows + spare + 2, n), torch.bfloat16)
-    library = emulated({"FP4": 1, "ROWS": 128, "WARPGROUPS": 4, "STAGES": 3})
+    library = emulated({"FP4": 1, "ROWS": tile.rows, "WARPGROUPS": tile.warpgroups, "STAGES": 3})
     library.grouped_wide(
         at(x), at(xs), at(w), at(ws), at(chosen), at(offsets), at(memory[1:]), at(image), rows + spare, lines, experts,
         n, k, 3, ctypes.c_uint(5),
