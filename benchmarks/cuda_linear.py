@@ -67,7 +67,7 @@ def cases() -> Iterator[Case]:
     for name, n, k in (("experts w13", 4608, 5120), ("experts w2", 5120, 2304)):
         for draw in ("even draw", "skewed draw"):
             yield Case("grouped_linear", name, 48, n, k, 128, draw)
-        for rows in (32, 96, 128, 512):
+        for rows in (8, 16, 24, 32, 48, 64, 96, 128, 192, 512):
             yield Case("grouped_linear", name, 48, n, k, rows, "each")
     for rows in (1, 64, 128):
         yield Case("linear_bf16", "head", 1, 129280, 5120, rows)

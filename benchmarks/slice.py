@@ -49,7 +49,7 @@ from slice_ops import Step, launches, timing
 
 from deepinfer.hal.catalog import load_backend
 from deepinfer.hal.device import Device
-from deepinfer.hal.graph import EagerGraphs, Graphs, GraphsUnavailable
+from deepinfer.hal.graph import EagerGraphs, Graph, Graphs, GraphsUnavailable
 from deepinfer.hal.registry import REGISTRY
 from deepinfer.model.batch import Batch, SequenceSlice
 from deepinfer.model.decode import DecodeSettings, DecodeShape, DecodeStep
@@ -181,6 +181,14 @@ class Slice:
             found["draft"] = guarded(lambda: step.draft(plain=False))
         return found
 
+    def captured(self, parts: dict[str, Callable[[], Any]]) -> dict[str, Graph]:
+        """Graphs of the parts of a step. Each is replayed once, since the next part's warm-up reads what it leaves."""
+        kept = {}
+        for name, body in parts.items():
+            kept[name] = self.graphs.capture(body)
+            kept[name].replay()
+        return kept
+
     def seconds(self, run: Callable[[], Any], repeats: int, rounds: int = 3) -> float:
         """Seconds per run, of runs that follow one another on the device: the median of rounds."""
         times = []
@@ -213,8 +221,7 @@ class Bench:
         """Seconds of a captured step, and of its parts."""
         made = self.made
         step = made.step(case.batch, case.context, case.drafts)
-        parts = made.parts(step)
-        kept = {name: made.graphs.capture(body) for name, body in parts.items()}
+        kept = made.captured(made.parts(step))
         try:
 
             def replay() -> None:
@@ -305,11 +312,11 @@ class Bench:
         found = []
         for padding, capture in ((0, False), (0, True), (3, True)):
             step = self.made.step(case.batch, case.context, case.drafts, padding)
-            bodies = self.made.parts(step).values()
-            kept = [self.made.graphs.capture(body) for body in bodies] if capture else []
+            bodies = self.made.parts(step)
+            kept = self.made.captured(bodies) if capture else {}
             if self.made.pool.log2q is not None:  # a step verifies with what the one before drew from
                 self.made.pool.log2q.fill_(-10.0)
-            for run in [graph.replay for graph in kept] if capture else bodies:
+            for run in [graph.replay for graph in kept.values()] if capture else bodies.values():
                 run()
             step.outputs.download()
             self.made.streams.synchronize()
@@ -318,7 +325,7 @@ class Bench:
             live = {k: case.batch * step.shape.width if k in rows else case.batch for k in host}
             found.append({k: value[: live[k]].tobytes() for k, value in host.items()})
             found[-1]["logits"] = step.logits[: case.batch * step.shape.width].cpu().numpy().tobytes()
-            for graph in kept:
+            for graph in kept.values():
                 graph.release()
         return found[0] == found[1] == found[2]
 

@@ -31,7 +31,7 @@ MEAN = 192
 """Up to so many rows for each expert, a call goes this way."""
 EXPERT_ROWS = 128
 """Most rows of a tile of an expert's."""
-FEW_MEAN = 48
+FEW_MEAN = 64
 """Up to so many rows for each expert, tiles are of few rows."""
 LINE = 128
 """The image of rows begins at a multiple of so many bytes."""

@@ -70,8 +70,9 @@ def test_captured_and_overlapping_steps_give_the_bits_of_eager_ones(model: Model
 
 def test_a_wait_of_the_host_is_an_error_that_names_the_op() -> None:
     CATALOG.load(REFERENCE)
-    lengths = torch.ones(2, dtype=torch.int32, device="cuda")
-    args = (lengths, lengths, lengths - 1, lengths[:1].clone(), 2)
-    with REGISTRY.using(REFERENCE), pytest.raises(HostSyncError, match="the op step_metadata"):
-        with where().streams.no_host_sync():
-            ops.step_metadata(*args)
+    rows = torch.tensor([0, 1], dtype=torch.int32, device="cuda")
+    words, row = torch.zeros((1, 1), dtype=torch.int32, device="cuda"), rows[:1].clone()
+    streams = where().streams
+    with REGISTRY.using(REFERENCE), pytest.raises(HostSyncError, match="the op mask_rows"):
+        with streams.no_host_sync():
+            ops.mask_rows(torch.zeros((2, 32), device="cuda"), words, row, row, rows)
