@@ -153,6 +153,9 @@ KNOWN: tuple[Equivalent, ...] = (
     # The maximum, the sum and what comes of them are in all lanes of their registers, and one or two lanes are read.
     Equivalent("log_sums", "source", r"\[(17408|17536)\]\)+, @0\)", "in all lanes", within=".*_simd_vf_4"),
     Equivalent("log_sums", "source", r"&\(P\[.*@\(__ubuf__ uint8_t\*\)", "in all lanes"),
+    # Lanes that a row sees come first: blocks ascend, and what is none comes after them. So the first lane of a tile
+    # tells whether there is one, and only the last one is left out.
+    Equivalent("index_score", "loop", r"^@for \(int32_t l = lane; l < lane \+ LANES", "seen lanes come first"),
     # The loop goes on behind a list's end. What nothing wrote is -1 in the model, an id that is not looked up; behind
     # the last of several pieces stand ids of the same row with their values.
     Equivalent("lookup_candidates-.*", "clamp", r"k < @min\(8192, ", "unwritten ids are -1"),

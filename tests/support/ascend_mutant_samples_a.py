@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from deepinfer.ops import cache_samples
 from deepinfer.ops.cache_steps import empty_pages, make_step, rope_table
 from deepinfer.ops.layouts import FP4_16, FP8_32
 from deepinfer.ops.spec import SPECS, Sample
@@ -112,6 +113,29 @@ def block_select() -> list[Sample]:
     return [Sample("more visible than lanes", (_bf16(_rng(), 4, 100), _i32([100, 130, 7, 104]), 8, 4))]
 
 
+def index_score() -> list[Sample]:
+    """More than 16 heads of 128 channels; a tile and a tail of lanes."""
+    rng = _rng()
+    step = make_step(rng, CPU, ((268, 270),))
+    query, weight, pages = cache_samples.score_inputs(rng, step, 20, 128, 2)
+    return [Sample("wide heads", (query, weight, pages, step.visible(2), step.row_seq, step.block_table, 2, 135))]
+
+
+def index_score_blocks() -> list[Sample]:
+    """As `index_score`, of blocks of one entry."""
+    query, weight, pages, visible, row_seq, block_table, ratio, _ = index_score()[0].args
+    step = make_step(_rng(), CPU, ((268, 270),))
+    blocks = cache_samples.candidates(_rng(), step, ratio, 1, 131)
+    return [Sample("blocks of one", (query, weight, pages, blocks, visible, row_seq, block_table, ratio, 1))]
+
+
+def sparse_attention() -> list[Sample]:
+    """As many heads as rows of a tile of the product; selected keys of a tile and one more."""
+    rng = _rng()
+    step = make_step(rng, CPU, ((70, 72),))
+    return [cache_samples._attention(rng, step, "16 heads, 65 entries", 16, 32, window=16, ratio=1, k=65)]
+
+
 def hc_collapse() -> list[Sample]:
     """Rows of a piece of 2,048 channels and a tail."""
     rng = _rng()
@@ -145,6 +169,9 @@ EXTRA: dict[str, Callable[[], list[Sample]]] = {
     "grouped_linear": grouped_linear,
     "hc_collapse": hc_collapse,
     "hc_expand": hc_expand,
+    "index_score": index_score,
+    "index_score_blocks": index_score_blocks,
     "moe_return": moe_return,
     "scatter_embeds": scatter_embeds,
+    "sparse_attention": sparse_attention,
 }

@@ -147,6 +147,7 @@ def token_logprobs() -> list[Sample]:
     wrong = z.copy()
     wrong[2, 5] = np.nan
     given = ("chunks", (z, largest, inverse, threshold, last)), ("chunks, NaN", (wrong, largest, None, None, None))
+    given += (("far below zero", (z[:2, :100] - np.float32(300), largest[:2] % 100, None, None, None)),)
     return [Sample(label, sampling_samples._send(torch.device("cpu"), *args)) for label, args in given]
 
 

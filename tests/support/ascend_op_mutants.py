@@ -44,7 +44,7 @@ HEAD = (
 LARGEST = 40_000
 """Elements of a sample on which mutants are tried, where an op has any so small."""
 SECONDS = 20.0
-ELSEWHERE = {"pair_scales-threads_512": ("grouped_linear",)}
+ELSEWHERE = {"pair_scales-threads_512": ("grouped_linear",), "index_score": ("index_topk",)}
 """Programs that ops of another family launch too, where that family shows more."""
 
 
