@@ -145,8 +145,29 @@ def sample_draw(rng: np.random.Generator, device: torch.device) -> Iterator[Samp
         yield Sample(label, _send(device, z, inverse, *edges, seeds, positions, purpose % 4))
 
 
+def _foreign() -> tuple[Array, ...]:
+    """Invalid rows beside rows that are well, each with a filter made of another row: logits, inverse temperatures,
+    threshold, last_id.
+
+    Nothing is drawn, so that the samples that follow are the same with and without this one.
+    """
+    z = np.array([[0.5, -1, 2, 0.5, 3, -np.inf, 1, -2, 0.25]] * 6, np.float32)
+    z[1, 3] = np.nan
+    z[2] = -np.inf
+    z[4, [0, 8]] = np.nan, np.inf
+    z[5] = np.nan
+    inverse = np.array([1, 2, 1, 0.5, np.inf, 1], np.float32)
+    threshold = np.array([0.5, -np.inf, -np.inf, -np.inf, 0.5, -np.inf], np.float32)
+    return z, inverse, threshold, np.array([0, -1, -1, -1, 3, -1], np.int32)
+
+
 def token_logprobs(rng: np.random.Generator, device: torch.device) -> Iterator[Sample]:
     """Raw, tempered, and filtered; the first row has no token."""
+    z, inverse, threshold, last_id = _foreign()
+    tokens = np.array([4, 4, 4, 2, 8, 0], np.int32)
+    yield Sample("invalid rows, raw", _send(device, z, tokens, None, None, None))
+    yield Sample("invalid rows, tempered", _send(device, z, tokens, inverse, None, None))
+    yield Sample("invalid rows, other filters", _send(device, z, tokens, inverse, threshold, last_id))
     for label, z, inverse in _batches(rng):
         _, _, threshold, last_id, _ = _kept(rng, z, inverse)
         tokens = rng.integers(0, z.shape[1], len(z)).astype(np.int32)
@@ -169,6 +190,9 @@ def smaller_mass(rng: np.random.Generator, device: torch.device) -> Iterator[Sam
 
 def top_logprobs(rng: np.random.Generator, device: torch.device) -> Iterator[Sample]:
     """Lists of none, one, some, and more places than tokens."""
+    z, inverse, threshold, last_id = _foreign()
+    yield Sample("invalid rows, raw, k 20", _send(device, z, None, None, None, 20))
+    yield Sample("invalid rows, other filters, k 50", _send(device, z, inverse, threshold, last_id, 50))
     for label, z, inverse in _batches(rng):
         _, _, threshold, last_id, _ = _kept(rng, z, inverse)
         for k in (0, 1, 20):

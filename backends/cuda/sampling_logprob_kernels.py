@@ -22,14 +22,15 @@ def _halve(x, HALF: tl.constexpr):
 
 @jit
 def _edges(threshold_ptr, last_ptr, row, valid):
-    """Threshold and last id of a row's kept set; without a filter, every token above -infinity of a valid row."""
+    """Threshold and last id of a row's kept set: without a filter, every token above -infinity; of an invalid row none,
+    whatever the filter says, which may be made of another row."""
     if threshold_ptr is None:
-        threshold = tl.where(valid, -float("inf"), float("inf"))
+        threshold = tl.full((), -float("inf"), tl.float32)
         last = tl.full((), -1, tl.int32)
     else:
         threshold = tl.load(threshold_ptr + row)
         last = tl.load(last_ptr + row)
-    return threshold, last
+    return tl.where(valid, threshold, float("inf")), tl.where(valid, last, -1)
 
 
 @jit

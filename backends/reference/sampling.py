@@ -271,12 +271,12 @@ def log_softmax(
     """Base-2 exponents [R, V], -inf outside the kept set, and log2 of the sum of their powers [R]."""
     largest = z.max(dim=1).values
     exponent = exponents(z, largest, None if inv_temperature is None else rate(inv_temperature))
-    if threshold is None or last_id is None:
-        valid = largest > _NEVER
-        if not bool(valid.all()):
-            exponent.masked_fill_(~valid.unsqueeze(1), -INF)
-    elif bool((threshold > _NEVER).any()):
+    if threshold is not None and last_id is not None and bool((threshold > _NEVER).any()):
         exponent.masked_fill_(~kept_mask(z, threshold, last_id), -INF)
+    valid = largest > _NEVER  # false for NaN, which max propagates
+    # A filter made of another row says nothing about this one being valid.
+    if not bool(valid.all()):
+        exponent.masked_fill_(~valid.unsqueeze(1), -INF)
     # A row without a kept token sums to zero; its exponents are all -inf, so any finite logarithm will do.
     return exponent, log2(torch.maximum(vocabulary_sum(exp2(exponent)), _TINY))
 
@@ -321,11 +321,12 @@ def _top_block(
     best = key_ids(order_keys(z).topk(min(k, z.shape[1]), dim=1).values)
     # A kept token's exponent may overflow to -inf, so the filter says what is kept.
     chosen = z.gather(1, best)
+    kept = z.max(dim=1, keepdim=True).values > _NEVER
     if threshold is None or last_id is None:
-        kept = (chosen > _NEVER) & (z.max(dim=1, keepdim=True).values > _NEVER)
+        kept = kept & (chosen > _NEVER)
     else:
         edge = threshold.unsqueeze(1)
-        kept = (chosen > edge) | ((chosen == edge) & (best <= last_id.unsqueeze(1)))
+        kept = kept & ((chosen > edge) | ((chosen == edge) & (best <= last_id.unsqueeze(1))))
     ids = best.to(torch.int32).masked_fill_(~kept, NO_TOKEN)
     values = _log_probability(exponent.gather(1, best), log_sum.unsqueeze(1)).masked_fill_(~kept, LOGPROB_FLOOR)
     missing = (0, k - ids.shape[1])

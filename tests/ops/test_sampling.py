@@ -460,6 +460,23 @@ def test_raw_and_processed_have_the_same_bits_where_nothing_filters() -> None:
         assert bits(a) == bits(b)
 
 
+def test_invalid_rows_have_the_floor_whatever_row_their_filter_is_of() -> None:
+    """One NaN, nothing above -infinity, NaN beside +infinity; the last row is well and has its own filter."""
+    z, inverse, tokens = logits(4, 50), torch.ones(4), i32(3, 3, 8, 3)
+    own = ops.sample_filter(z[3:], inverse[3:])
+    z[0, 7], z[1], z[2, 7], z[2, 8] = torch.nan, -INF, torch.nan, INF
+    assert own.threshold.item() == -INF
+    others = apply(logits(3, 50, 1), inverse[:3], top_k=20)
+    for foreign in (ops.Filter(*(x.expand(3) for x in own)), others):
+        kept = ops.Filter(*map(torch.cat, zip(foreign, own, strict=True)))
+        values = ops.token_logprobs(z, tokens, inverse, kept)
+        assert values[:3].tolist() == [-9999.0] * 3
+        assert bits(values[3:]) == bits(ops.token_logprobs(z[3:], tokens[3:]))
+        ids, values = ops.top_logprobs(z, 60, inverse, kept)
+        assert (ids[:3] == -1).all() and (values[:3] == -9999.0).all()
+        assert bits(values[3:]) == bits(ops.top_logprobs(z[3:], 60)[1])
+
+
 def test_top_lists_of_a_row_do_not_depend_on_the_longest_list_of_the_batch() -> None:
     z = torch.round(logits(3, 200))
     long_ids, long_values = ops.top_logprobs(z, 300)

@@ -85,8 +85,10 @@ def test_calls_without_rows(op: str) -> None:
         ("sample_draw", "3x17001", PLAIN),
         ("token_logprobs", "3x17001", PLAIN),
         ("token_logprobs", "3x1, raw", PLAIN),
+        ("token_logprobs", "invalid rows, other filters", STRIDED),
         ("smaller_mass", "5x1000", STRIDED),
         ("top_logprobs", "3x1, k 50", PLAIN),
+        ("top_logprobs", "invalid rows, other filters", STRIDED),
     ],
 )
 def test_samples_in_every_form(op: str, label: str, variant: str) -> None:
