@@ -42,7 +42,8 @@ class Agreement:
 
     Attributes:
         equal, within, outside: outputs of equal bits; that differ and lie in the class; that do not.
-        passed_over: why outputs could not be compared, and how many.
+        passed_over: why outputs could not be compared, and how many; none of those counted above.
+        unjudged: why outputs that were compared could not be held against an oracle that was asked for, and how many.
         worst: where they differ most; None where all that was kept is equal.
         findings: what lies outside the class; their words begin with whose it is.
         share: of each side the largest share of a limit that a kept output reached; None where no limit applied.
@@ -57,6 +58,7 @@ class Agreement:
     within: int = 0
     outside: int = 0
     passed_over: dict[str, int] = field(default_factory=dict)
+    unjudged: dict[str, int] = field(default_factory=dict)
     worst: Worst | None = None
     findings: list[Finding] = field(default_factory=list)
     share: dict[str, float | None] = field(default_factory=lambda: dict.fromkeys(SIDES))
@@ -78,6 +80,10 @@ class Agreement:
         """Outputs that cannot be compared."""
         self.passed_over[why] = self.passed_over.get(why, 0) + count
 
+    def alone(self, why: str, count: int) -> None:
+        """Outputs that are compared with one another only."""
+        self.unjudged[why] = self.unjudged.get(why, 0) + count
+
     def as_dict(self) -> dict[str, Any]:
         """The line of the file."""
         return {
@@ -90,6 +96,7 @@ class Agreement:
             "within": self.within,
             "outside": self.outside,
             "passed_over": self.passed_over,
+            "unjudged": self.unjudged,
             "worst": None if self.worst is None else {**vars(self.worst), "apart": _number(self.worst.apart)},
             "findings": [{"check": f.check, "message": f.message} for f in self.findings],
             "share": {side: _number(self.share[side]) for side in SIDES},
@@ -123,6 +130,7 @@ class Comparison:
             "within": sum(each.within for each in self.ops),
             "outside": sum(each.outside for each in self.ops),
             "passed_over": sum(sum(each.passed_over.values()) for each in self.ops),
+            "unjudged": sum(sum(each.unjudged.values()) for each in self.ops),
         }
 
     def records(self) -> Iterator[dict[str, Any]]:

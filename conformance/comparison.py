@@ -7,6 +7,7 @@ oracle all kept outputs are, those that agree included, and for each op it is sa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from math import inf
@@ -30,6 +31,8 @@ from .oracle import expected
 from .recording import ON_THIS_CPU, chosen, digest, masks, of_arguments, results, written_by
 from .recording_format import RecordingError, read
 
+_OTHERS = "this version makes other arguments"
+
 
 def compare_recordings(
     a: Path,
@@ -47,7 +50,8 @@ def compare_recordings(
         report: called with each op before its calls.
 
     Raises:
-        RecordingError: one of them cannot be read, or they have no call in common.
+        RecordingError: one of them cannot be read, they have no call in common, or of those that they have no output
+            can be compared; says why.
     """
     sides = [_Side(*read(folder)) for folder in (a, b)]
     CATALOG.load(REFERENCE)
@@ -58,8 +62,12 @@ def compare_recordings(
     for op in names:
         report(op)
         found.append(_Op(op, sides, oracle).agreement())
+    of_ops = f" of ops {', '.join(ops)}" * bool(ops)
     if not any(each.calls for each in found):
-        raise RecordingError(f"{a} and {b} have no call in common" + f" of ops {', '.join(ops)}" * bool(ops))
+        raise RecordingError(f"{a} and {b} have no call in common{of_ops}")
+    if not any(each.equal + each.within + each.outside for each in found):
+        # Else recordings of other samples, or of another version, would pass for ones that agree.
+        raise RecordingError(f"no output of {a} and {b}{of_ops} can be compared: {_reasons(found)}")
     heads = tuple({k: v for k, v in side.facts.items() if k != "calls"} for side in sides)
     return Comparison((heads[0], heads[1]), tuple(found), oracle)
 
@@ -154,7 +162,7 @@ class _Op:
                 text = f"{place}: {name} of A and B agree, and differ from the reference's"
                 self.found.findings.append(Finding("bits", text))
         if sample is None and self.oracle:
-            self.found.over("no oracle: this version makes other arguments", len(same))
+            self.found.alone(_OTHERS, len(same))
 
     def _in_class(self, label: str, calls: Any, same: list[bool], sample: Sample | None) -> None:
         """An op of another class: each side by itself, where they differ or an oracle is asked."""
@@ -164,8 +172,8 @@ class _Op:
         if sample is None:
             if all(same):
                 self.found.equal += len(same)
-                return self.found.over("no oracle: this version makes other arguments", len(same))
-            return self.found.over("they differ, and this version makes other arguments", len(same))
+                return self.found.alone(_OTHERS, len(same))
+            return self.found.over(f"they differ, and {_OTHERS}", len(same))
         assert self.spec is not None
         want, wanted = self._reference(sample)
         sets = [
@@ -173,7 +181,9 @@ class _Op:
             for side, (n, each) in zip(self.sides, calls, strict=True)
         ]
         if any(each is None for each in sets):
-            self.found.equal += len(same) * all(same)
+            if all(same):
+                self.found.equal += len(same)
+                return self.found.alone("not kept", len(same))
             return self.found.over("not kept", len(same))
         wrong, reached = False, []
         for side, got in zip(SIDES, sets, strict=True):
@@ -259,6 +269,14 @@ def distance(a: Tensor, b: Tensor) -> Tensor:
     else:
         apart = (a.double() - b.double()).abs().nan_to_num(inf, inf)
     return torch.where(bits(a) == bits(b), 0.0, apart)
+
+
+def _reasons(found: Sequence[Agreement]) -> str:
+    """Why outputs were passed over, the most frequent reason first."""
+    over: Counter[str] = Counter()
+    for each in found:
+        over.update(each.passed_over)
+    return ", ".join(f"{why} ({count} outputs)" for why, count in over.most_common()) or "there are none"
 
 
 def _whose(a: bool, b: bool) -> str:

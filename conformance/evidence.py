@@ -101,10 +101,15 @@ def of_recording(folder: Path) -> Run:
     """The ops of a recording: that they ran there. Whether they agreed is said by a comparison."""
     facts, _ = recording_format.read(folder)
     about = ", ".join(part for part in (facts["about"], f"commit {facts['commit']}" * bool(facts["commit"])) if part)
-    if (level := facts["level"]) not in LEVELS:
-        raise EvidenceError(f"{folder / recording_format.FACTS} has level {level!r}; allowed: {', '.join(LEVELS)}")
+    level = _level(folder / recording_format.FACTS, facts["level"])
     ops = frozenset(call["op"] for call in facts["calls"])
     return Run(facts["backend"], level, facts["device"], facts["date"], about, (), ops, kind="recording")
+
+
+def _level(path: Path, level: Any) -> str:
+    if level not in LEVELS:
+        raise EvidenceError(f"{path} has level {level!r}; allowed: {', '.join(LEVELS)}")
+    return str(level)
 
 
 def of_results(path: Path) -> Run:
@@ -129,9 +134,9 @@ def of_results(path: Path) -> Run:
         cases = tuple(_case(each) for each in records[1:] if each["record"] == "case")
         ops = frozenset(case.op for case in cases if case.status in ("passed", "failed"))
         about = f"torch {head['torch']}, Python {head['python']}"
-        level, name = head["level"], head["capability"]["name"]
-        if level not in LEVELS or not isinstance(name, str):
-            raise ValueError(f"level {level!r} of {name!r}")
+        level, name = _level(path, head["level"]), head["capability"]["name"]
+        if not isinstance(name, str):
+            raise ValueError(f"a device named {name!r}")
         done = whole and records[-1]["record"] == "verdict"
         return Run(str(head["backend"]), level, name, str(head["started"]), about, cases, ops, done, tier=head["tier"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:

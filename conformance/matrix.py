@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..hal.backend import LEVELS
+from ..hal.errors import InvalidArgumentError
 from ..ops.spec import SPECS
 from .evidence import CaseResult, Run, level_words
 
@@ -112,7 +113,12 @@ def matrix(runs: Sequence[Run], kernels: Mapping[str, Iterable[str]], checked: M
 
     Args:
         kernels: ops of which a backend has kernels of its own. checked: levels that its own tests hold those at.
+
+    Raises:
+        InvalidArgumentError: what `checked` says of a backend is no list of levels.
     """
+    for backend, levels in checked.items():
+        _check_levels(backend, levels)
     families: dict[str, list[str]] = defaultdict(list)
     for name, spec in SPECS.items():
         families[spec.family].append(name)
@@ -138,3 +144,12 @@ def matrix(runs: Sequence[Run], kernels: Mapping[str, Iterable[str]], checked: M
     suites = tuple(dict.fromkeys(case.suite for run in runs for case in run.cases))
     named = {family: tuple(ops) for family, ops in families.items()}
     return Matrix(named, backends, cells, {b: c for b, c in whole.items() if c}, suites, tuple(runs))
+
+
+def _check_levels(backend: str, levels: Any) -> None:
+    """Plug-ins write `Backend.checked`: a text alone, or a word that is no level, has to be named as theirs."""
+    whole = isinstance(levels, Sequence) and not isinstance(levels, str)
+    odd = [level for level in levels if level not in LEVELS] if whole else [levels]
+    if odd:
+        allowed = ", ".join(LEVELS)
+        raise InvalidArgumentError(f"checked of backend {backend!r}", odd[0], f"a list of any of {allowed}")

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 from torch import Tensor
 
+from deepinfer.cli.conformance_tables import comparison_text
+from deepinfer.cli.main import main
 from deepinfer.conformance.agreement import FORMAT, Agreement, Comparison
 from deepinfer.conformance.comparison import compare_recordings, distance
 from deepinfer.conformance.oracle.expected import FLOATS
@@ -174,6 +177,45 @@ def test_other_outputs_are_a_finding(made: Path, other: Path) -> None:
 def test_nothing_in_common_is_an_error(made: Path) -> None:
     with pytest.raises(RecordingError, match="have no call in common of ops topk_select"):
         compare_recordings(made, made, ["topk_select"])
+
+
+def test_calls_of_which_nothing_can_be_compared_are_an_error_and_no_agreement(made: Path, other: Path) -> None:
+    def others(facts: dict[str, Any]) -> None:
+        for call in facts["calls"]:
+            call["arguments"] = "0" * 64
+
+    edit(other, others)
+    outputs = sum(len(call["outputs"]) for call in read(made)[0]["calls"])
+    for oracle in (False, True):
+        with pytest.raises(RecordingError, match=rf"can be compared: other arguments \({outputs} outputs\)$"):
+            compare_recordings(made, other, oracle=oracle)
+    with pytest.raises(RecordingError, match=r" of ops rms_norm can be compared: "):
+        compare_recordings(made, other, ["rms_norm"])
+    done = CliRunner().invoke(main, ["conformance", "compare", str(made), str(other)])
+    assert done.exit_code == 2 and "can be compared: other arguments" in done.output
+    edit(other, lambda facts: facts["calls"][0].update(arguments=read(made)[0]["calls"][0]["arguments"]))
+    assert compare_recordings(made, other).counts()["equal"] == len(read(made)[0]["calls"][0]["outputs"])
+
+
+def test_equal_outputs_without_an_oracle_are_compared_all_the_same(made: Path, other: Path) -> None:
+    """Arguments that this version does not make, and outputs that were not kept: their bits are equal."""
+    number, call = first(read(other)[0], "rms_norm")
+
+    def facts(facts: dict[str, Any]) -> None:
+        for op in ("quant_fp8", "window_pack"):
+            first(facts, op)[1]["arguments"] = "0" * 64
+        facts["calls"][number]["outputs"][0].update(kept=False, digest="0" * 64)
+
+    edit(other, facts, lambda kept: {name: value for name, value in kept.items() if name != f"{number}/y"})
+    found = compare_recordings(other, other, oracle=True)
+    counts = found.counts()
+    assert counts["equal"] == sum(len(call["outputs"]) for call in read(other)[0]["calls"])
+    assert counts["passed_over"] == counts["outside"] == counts["within"] == 0
+    assert of(found, "quant_fp8").unjudged == {"this version makes other arguments": 2}
+    assert of(found, "window_pack").unjudged == {"this version makes other arguments": 1}
+    assert of(found, "rms_norm").unjudged == {"not kept": 1} and counts["unjudged"] == 4
+    assert "compared without an oracle, 3 outputs: this version makes other arguments" in comparison_text(found)
+    assert not any(each.unjudged for each in compare_recordings(other, other).ops)
 
 
 def test_the_lines_of_the_file_are_numbered_and_whole(made: Path, other: Path, tmp_path: Path) -> None:

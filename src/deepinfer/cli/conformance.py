@@ -133,8 +133,8 @@ def compare_command(a: Path, b: Path, oracle: bool, ops: tuple[str, ...], out: P
     recorded arguments. 'Furthest apart' is the element in which the two differ most, in units in the last place.
 
     \b
-    Exit status: 0 they agree, 1 something lies outside its class, 2 one is damaged or no recording, or they have
-    no call in common.
+    Exit status: 0 they agree, 1 something lies outside its class, 2 one is damaged or no recording, they have no
+    call in common, or none of the outputs of those calls can be compared.
     """
     from tqdm import tqdm
 

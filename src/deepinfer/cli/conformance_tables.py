@@ -26,9 +26,12 @@ def comparison_text(found: Comparison) -> str:
     if len(found.findings) > LISTED:
         lines.append(f"… and {len(found.findings) - LISTED} more")
     over: Counter[str] = Counter()
+    alone: Counter[str] = Counter()
     for each in found.ops:
         over.update(each.passed_over)
+        alone.update(each.unjudged)
     lines += [f"not compared, {count} outputs: {why}" for why, count in over.most_common()]
+    lines += [f"compared without an oracle, {count} outputs: {why}" for why, count in alone.most_common()]
     if found.oracle:
         lines.append("A, B: rms of error / limit of float outputs, elsewhere the largest share of a limit")
         lines.append("nearer: calls in which one recording is nearer the oracle")
