@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 import json
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
 from .. import __version__
-from ..hal.catalog import CATALOG
+from ..hal.catalog import CATALOG, PluginWarning
+from ..hal.errors import BackendError
 from ..hal.registry import REGISTRY
 from ..ops.spec import SPECS
 from .evidence import gather
@@ -18,19 +20,26 @@ from .page import page
 IN_TREE = ("reference", "cuda", "ascend")
 
 
-def of_installed(paths: Iterable[Path]) -> Matrix:
+def of_installed(paths: Iterable[Path], backends: Iterable[str] | None = None) -> Matrix:
     """The matrix of the backends that are installed, with the results and recordings that lie in some places.
+
+    A backend whose kernels cannot be registered (its compiler is not installed, it is refused) is left out with a
+    warning, since nothing is known of its kernels here.
+
+    Args:
+        backends: names; by default this repository's and those of plug-ins.
 
     Raises:
         EvidenceError, RecordingError: see `evidence.gather`.
+        InvalidArgumentError: see `matrix`.
     """
     runs = gather(paths)
     kernels, checked = {}, {}
-    for name in IN_TREE:
-        backend = CATALOG.get(name)
+    for name in dict.fromkeys((*IN_TREE, *CATALOG.entries())) if backends is None else backends:
         try:
-            backend.load()
-        except ImportError:  # its compiler is not installed: nothing is known of its kernels here
+            backend = CATALOG.register(name)
+        except BackendError as error:
+            warnings.warn(f"not in the report: {error}", PluginWarning, 2)
             continue
         kernels[name] = [op for op in SPECS if any(k.backend == name and k.own for k in REGISTRY.kernels(op))]
         checked[name] = backend.checked

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .evidence import EvidenceError
 from .matrix import Matrix
-from .report import of_installed
+from .report import IN_TREE, of_installed
 
 BEGIN, END = "<!-- support: made by `python -m deepinfer.conformance.support` -->\n", "<!-- end of support -->"
 
@@ -53,4 +53,5 @@ def renewed(text: str, table: str) -> str:
 
 if __name__ == "__main__":
     page = Path(sys.argv[1])
-    page.write_text(renewed(page.read_text(encoding="utf-8"), support(of_installed(map(Path, sys.argv[2:])))))
+    table = support(of_installed(map(Path, sys.argv[2:]), IN_TREE))
+    page.write_text(renewed(page.read_text(encoding="utf-8"), table))

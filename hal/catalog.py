@@ -122,6 +122,7 @@ class Catalog:
         self._backends: dict[str, Entry] | None = None
         self._plugins: dict[str, Entry] | None = None
         self._loaded: set[str] = set()
+        self._able: set[str] = set()  # of those, the ones whose probe said yes
         self._plugins_loaded = False
         self._tested: set[tuple[str, Device]] = set()
 
@@ -200,6 +201,19 @@ class Catalog:
                 self._self_test(backend, tested)
         return backend
 
+    def register(self, name: str) -> Backend:
+        """Register a backend's kernels, also where it cannot run; for reports, which say what there is and run none.
+
+        Nothing is probed, tested or activated; `load` does that when it is called.
+
+        Raises:
+            BackendError: unknown, refused, or its kernels cannot be registered.
+        """
+        backend = self.get(name)
+        with self._lock:
+            self._register(backend)
+        return backend
+
     def loaded(self) -> tuple[str, ...]:
         """Names of the backends whose kernels are registered."""
         return tuple(sorted(self._loaded))
@@ -237,9 +251,15 @@ class Catalog:
     # ---- loading ----------------------------------------------------------------------------------------------
 
     def _load_kernels(self, backend: Backend) -> None:
-        if backend.name in self._loaded:
+        if backend.name in self._loaded & self._able:
             return
         _require(backend)
+        self._register(backend)
+        self._able.add(backend.name)
+
+    def _register(self, backend: Backend) -> None:
+        if backend.name in self._loaded:
+            return
         with _Rollback(self._registry) as rollback:
             try:
                 backend.load()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,16 @@ import pytest
 from click.testing import CliRunner
 
 from deepinfer.cli.main import main
+from deepinfer.conformance import report
 from deepinfer.conformance.evidence import CaseResult, EvidenceError, Run, gather, of_results
 from deepinfer.conformance.matrix import Matrix, matrix
 from deepinfer.conformance.page import page
 from deepinfer.conformance.results import FILE, FORMAT, KIND
 from deepinfer.conformance.support import renewed, support
+from deepinfer.hal.catalog import Catalog, PluginWarning
+from deepinfer.hal.errors import InvalidArgumentError
 from deepinfer.ops.spec import SPECS
+from recordings import edit
 
 HEAD = {
     "record": "header",
@@ -91,6 +96,48 @@ def test_shares_at_an_edge_belong_to_it() -> None:
     assert matrix([run], {}, {}).cells["rope", "cuda"].histogram() == [1, 0, 0, 0, 0, 1, 0, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("checked", "got"),
+    [(["lowered", "moon"], "'moon'"), ("simulated", "'simulated'"), (None, "None"), ([["device"]], r"\['device'\]")],
+)
+def test_a_backend_that_is_checked_at_no_level_is_named(checked: Any, got: str) -> None:
+    said = f"checked of backend 'acme': got {got}; allowed: a list of any of specified, reference, .*, device$"
+    with pytest.raises(InvalidArgumentError, match=said):
+        matrix([], {"acme": ["rope"]}, {"acme": checked})
+
+
+def test_a_recording_of_no_level_is_refused(tmp_path: Path) -> None:
+    shutil.copytree(Path(__file__).parents[1] / "recordings" / "h200", tmp_path / "x")
+    edit(tmp_path / "x", lambda facts: facts.update(level="moon"))
+    with pytest.raises(EvidenceError, match="has level 'moon'; allowed: specified, .*, device"):
+        gather([tmp_path / "x"])
+
+
+def test_backends_of_plug_ins_are_listed_and_refused_ones_named(mutant: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    broken = tmp_path / "site" / "broken-1.dist-info"
+    broken.mkdir()
+    (broken / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    (broken / "entry_points.txt").write_text("[deepinfer.backends]\nbroken = no_such_module:backend\n")
+    mutant.setattr(report, "CATALOG", Catalog())
+    for _ in range(2):  # a plug-in's kernels are registered once
+        with pytest.warns(PluginWarning, match="not in the report: 'broken' .* of broken.* is refused: import failed"):
+            made = report.of_installed([])
+        assert made.backends == ("reference", "cuda", "ascend", "mutant")
+        assert made.cells["rope", "mutant"].level == "specified"
+    assert report.of_installed([], report.IN_TREE).backends == report.IN_TREE
+
+
+def test_a_plug_in_stands_at_the_levels_of_its_own_tests(mutant: pytest.MonkeyPatch) -> None:
+    mutant.setattr(report, "CATALOG", Catalog())
+    backend = report.CATALOG.get("mutant")
+    mutant.setattr(type(backend), "checked", ("interpreted",))
+    assert report.of_installed([], ["mutant"]).counts("mutant") == {"specified": len(SPECS) - 1, "interpreted": 1}
+    mutant.setattr(type(backend), "checked", ("moon",))
+    done = CliRunner().invoke(main, ["conformance", "report"])
+    assert done.exit_code == 2 and "checked of backend 'mutant': got 'moon'; allowed: " in done.output
+
+
 def test_every_line_of_the_report_is_json(found: Matrix) -> None:
     lines = [json.loads(json.dumps(each, allow_nan=False)) for each in found.records()]
     assert lines[0]["kind"] == "deepinfer conformance report" and lines[0]["format"] == 1
@@ -137,7 +184,7 @@ def test_the_page_is_whole_escaped_and_loads_nothing(found: Matrix) -> None:
         ((), "", "first line must say"),
         (({"record": "header"},), "\n", "first line must say"),
         (({**HEAD, "format": 9},), "\n", f"format 9; this version reads {FORMAT}"),
-        (({**HEAD, "level": "moon"},), "\n", "level 'moon'"),
+        (({**HEAD, "level": "moon"},), "\n", "has level 'moon'; allowed: specified, "),
         (({**HEAD, "capability": None},), "\n", "is damaged"),
         ((HEAD, [1]), "\n", "line 2 is no record"),
         ((HEAD, line("no-slash")), "\n", "is damaged"),
@@ -180,7 +227,5 @@ def test_the_readme_and_the_terminal_say_what_is_registered_and_recorded(tmp_pat
     last = dict(re.findall(r"^(\w+): (.*)$", done.output, flags=re.MULTILINE))
     assert last["reference"] == f"{len(SPECS)} reference" and "device" in last["cuda"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["x.html", "x.jsonl"]
-    from deepinfer.conformance.report import of_installed
-
     text = (root / "README.md").read_text(encoding="utf-8")
-    assert renewed(text, support(of_installed(kept))) == text
+    assert renewed(text, support(report.of_installed(kept, report.IN_TREE))) == text

@@ -241,6 +241,27 @@ def test_refused_kernels_warn_and_harm_nobody(install: Install, version: str, af
     assert plugin_kernels() == ["reference:good"]
 
 
+def test_kernels_of_a_backend_that_cannot_run_are_registered_once_and_probed_when_it_is_loaded(
+    install: Install,
+) -> None:
+    extra = """
+        class Away(Plugin):
+            def probe(self):
+                return Unavailable("no board")
+        backend = Away()
+    """
+    source = backend_source("acme", extra=extra)
+    install("acme-hal", "acme_away", source, ("deepinfer.backends", "acme", "acme_away:backend"))
+    catalog = Catalog()
+    for _ in range(2):
+        assert catalog.register("acme").loads == 1  # type: ignore[attr-defined]
+    assert plugin_kernels() == ["acme"]
+    with pytest.raises(BackendError, match="'acme' is not available here: no board"):
+        catalog.load("acme")
+    catalog.get("acme").probe = lambda: Available()  # type: ignore[method-assign]
+    assert catalog.load("acme").loads == 1 and plugin_kernels() == ["acme"]  # type: ignore[attr-defined]
+
+
 # ---- backends of this process -----------------------------------------------------------------------------------
 
 
