@@ -164,6 +164,35 @@ def test_what_is_set_to_a_name_that_nothing_reads_is_redundant() -> None:
         assert set(found(kernel.replace("  int32_t r", more + "  int32_t r"))) == {""}
 
 
+ANEW = """
+extern "C" __global__ __vector__ void k(__gm__ int32_t* x, int32_t n) {
+  for (int32_t i = 0; i < n; ++i) {
+    uint32_t bits = 0;
+    if (i < s.n) bits = f(i);
+    g(i);
+    if (i < s.n) h(bits, i);
+  }
+  uint32_t bits = 1;
+  g(bits);
+}
+"""
+
+
+def test_what_a_variable_begins_with_is_redundant_where_it_is_set_anew_before_each_use() -> None:
+    def found(old: str = "", new: str = "") -> list[str]:
+        assert old in ANEW
+        kernel = ANEW.replace(old, new, 1) if old else ANEW
+        return [redundant.rule(m, kernel) for m in mutate.schemata(kernel).mutants if m.kind == "count"]
+
+    assert found() == ["set anew", ""]
+    assert found("if (i < s.n) h", "if (i < s.m) h") == found("    g(i);", "    g(bits);") == ["", ""]
+    assert found("    if (i < s.n) bits = f(i);\n", "") == found("bits = f(i)", "bits |= f(i)") == ["", ""]
+    assert found("f(i)", "f(bits)") == found("if (i < s.n) h", "h") == ["", ""]
+    for change in ("i += 1;", "s.n = 3;", "++s.n;", "i++;", "f(&i);", "if (i < s.n) i = 2;"):
+        assert found("    g(i);", f"    {change}") == ["", ""]
+    assert found("    g(i);", "    m = i;") == ["set anew", ""]
+
+
 LANES = """
 __simd_vf__ inline void f(__ubuf__ float* u, int32_t n) {
   vector_f32 sum;
