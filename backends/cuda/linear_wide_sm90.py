@@ -41,10 +41,11 @@ _UNPACKING = 250
 
 
 class Tile(NamedTuple):
-    """Warpgroups of a block, of 64 outputs each, and rows."""
+    """Warpgroups of a block, of 64 outputs each, and rows; weights of eight bits or of four."""
 
     warpgroups: int
     rows: int
+    bits: int = 8
 
     @property
     def outputs(self) -> int:
@@ -57,14 +58,24 @@ class Tile(NamedTuple):
         return 4 * self.rows * (self.outputs + 4)
 
     @property
+    def stage(self) -> int:
+        """Bytes of 64 channels of all rows, and of the codes."""
+        return 128 * self.rows + self.warpgroups * 512 * self.bits
+
+    @property
+    def rest(self) -> int:
+        """Bytes beside the stages and their barriers: sums, and scales of four bits with theirs."""
+        return self.sums + (4 * (512 * self.warpgroups + 16) if self.bits == 4 else 0)
+
+    @property
     def stages(self) -> int:
-        """64 channels of all rows each."""
-        return min(8, (_SHARED - 1024 - 128 - self.sums) // (128 * self.rows))
+        """As many as there is room for."""
+        return min(10, (_SHARED - 1024 - self.rest) // (self.stage + 16))
 
     @property
     def shared(self) -> int:
-        """Bytes: rows, sums, two barriers for a stage."""
-        return self.stages * 128 * self.rows + self.sums + 16 * self.stages
+        """Bytes: stages, two barriers for each, the rest."""
+        return self.stages * (self.stage + 16) + self.rest
 
     @property
     def clocks(self) -> int:
@@ -117,7 +128,7 @@ def experts(tile: Tile) -> SourceKernel:
     )  # fmt: skip
 
 
-FEW_EXPERT_ROWS, MANY_EXPERT_ROWS = Tile(4, 64), Tile(2, EXPERT_ROWS)
+FEW_EXPERT_ROWS, MANY_EXPERT_ROWS = Tile(4, 64, 4), Tile(2, EXPERT_ROWS, 4)
 PACKED_IMAGE = SourceKernel(
     "linear_wide_sm90.cu", "packed_image", "PPPPPiiii", threads=128, defines={"FP4": 1}, archs=("sm_90",)
 )

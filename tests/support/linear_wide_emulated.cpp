@@ -5,6 +5,7 @@
 // sixteen terms are added without a rounding, as no order is known. Bulk copies are done when they are issued.
 
 #define WIDE_EMULATED
+#define METHOD inline
 #define block_index number_in_cluster  // here that of a grid of clusters
 #include "cuda_emulator.h"  // ahead of all others: it says how they are built
 #undef block_index
@@ -83,21 +84,28 @@ static void barrier_arrive(unsigned bar) {
 static void barrier_wait(unsigned bar, unsigned parity) {
     while ((phase_of(bar).phase & 1) == parity) emulator::yield();
 }
+static void barrier_expect(unsigned bar, unsigned bytes) {
+    phase_of(bar).bytes += bytes;
+    barrier_arrive(bar);
+}
 static void bulk_load(unsigned to, const unsigned char* from, unsigned bytes, unsigned bar) {
     if ((to & 127) || ((U64)from & 15) || (bytes & 15)) CUDA_ERROR("a misaligned bulk copy");
     memcpy(shared_at(to), from, bytes);
-    barrier_arrive(bar);
+    Phase& p = phase_of(bar);
+    p.bytes -= bytes;
+    if (p.bytes < 0) CUDA_ERROR("more bytes than a phase expects");
+    turn(p);
 }
-static void stream16(unsigned* r, const unsigned char* p) {
-    if ((U64)p & 15) CUDA_ERROR("a misaligned load of 16 bytes");
-    memcpy(r, p, 16);
+static void load16(unsigned* r, unsigned address) {
+    if (address & 15) CUDA_ERROR("a misaligned load of 16 bytes");
+    memcpy(r, shared_at(address), 16);
 }
-static void stream8(unsigned* r, const unsigned char* p) {
-    if ((U64)p & 7) CUDA_ERROR("a misaligned load of 8 bytes");
-    memcpy(r, p, 8);
+static void load8(unsigned* r, unsigned address) {
+    if (address & 7) CUDA_ERROR("a misaligned load of 8 bytes");
+    memcpy(r, shared_at(address), 8);
 }
-static void keep8(unsigned* r, const unsigned char* p) { stream8(r, p); }
 static void keep1(unsigned* r, const unsigned char* p) { *r = *p; }
+static void warp_sync() { emulator::exchange(0); }
 static float2 load_part(unsigned address, unsigned part) {
     float2 found;
     memcpy(&found, emulator::ctas[part]->base() + address, 8);
@@ -143,7 +151,7 @@ static void clusters(int grid, int parts, unsigned seed) {
     for (int block = 0; block < grid; block++) {
         named.clear(), phases.clear();
         first_block = block;
-        emulator::run_cluster(0, parts, THREADS, OFF_BARRIERS + 16 * STAGES + 1024, seed);
+        emulator::run_cluster(0, parts, THREADS, OFF_BARRIERS + BARRIER_BYTES + 1024, seed);
     }
 }
 

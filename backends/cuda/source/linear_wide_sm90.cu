@@ -2,10 +2,10 @@
 //
 // Outputs stand on the side of a product that takes 64 of them (wgmma's M), up to ROWS rows of x on the other (N). Blocks
 // stay: each takes a tile of TILE outputs by ROWS rows after the other. A warpgroup has 64 of the outputs and runs
-// through their channels: its threads read codes into registers, RING units ahead and across tiles, turn them into bf16
-// there, and multiply. While one warpgroup unpacks, others multiply; they wait for one another only where parts of the
-// channels are added. Rows come as an image of shared memory that a kernel before made: a thread of a warpgroup of its
-// own brings it, 64 channels of the tile's rows in a stage, STAGES ahead of the slowest warpgroup.
+// through their channels: its threads read codes from shared memory, turn them into bf16 in registers, and multiply.
+// While one warpgroup unpacks, others multiply; they wait for one another only where parts of the channels are added.
+// Threads of a warpgroup of its own bring the codes and the rows, an image of shared memory that a kernel before made:
+// 64 channels of the tile in a stage, up to STAGES ahead of the slowest warpgroup and across tiles.
 //
 // Sums are those of the other ways (linear_kernels.py), bit for bit: sixteen channels in a step, the channels of each
 // 64 dealt, steps in order, from 0 in each part of K, parts added in order. A part is a block of its own; the blocks of
@@ -31,18 +31,21 @@ typedef unsigned char u8;
 #ifndef STAGES
 #define STAGES 5
 #endif
-#ifndef RING
-#define RING 2  // units on their way
-#endif
 #define WORKERS (128 * WARPGROUPS)
-#define THREADS (WORKERS + 128)  // a warpgroup more, whose first thread brings rows
+#define THREADS (WORKERS + 128)  // a warpgroup more, which brings rows and codes
 #define TILE (64 * WARPGROUPS)
-#define BLOCKS (FP4 ? 2 : 1)  // of a unit, 64 channels each
-#define UNIT (64 * BLOCKS)
 #define LINE (TILE + 4)  // floats of a row of sums in shared memory
-#define STAGE_BYTES (ROWS * 128)
+#define OFF_CODES (ROWS * 128)  // in a stage, behind the rows
+#define BLOCK_BYTES (FP4 ? 2048 : 4096)  // codes of 64 outputs by 64 channels
+#define STAGE_BYTES (OFF_CODES + WARPGROUPS * BLOCK_BYTES)
 #define OFF_SUMS (STAGES * STAGE_BYTES)
-#define OFF_BARRIERS (OFF_SUMS + ROWS * LINE * 4)
+// FP4's scales have a ring of their own, 256 channels in a place; FP8's come through registers, as many blocks ahead.
+#define SCALE_PLACES 4
+#define SCALE_BYTES (FP4 ? WARPGROUPS * 512 : 0)
+#define OFF_SCALES (OFF_SUMS + ROWS * LINE * 4)
+#define OFF_BARRIERS (OFF_SCALES + SCALE_PLACES * SCALE_BYTES)
+#define OFF_SCALE_BARRIERS (OFF_BARRIERS + 16 * STAGES)
+#define BARRIER_BYTES (16 * (STAGES + SCALE_PLACES))
 #define MOST_PARTS 8
 #define FULL 0xffffffffu
 
@@ -67,13 +70,14 @@ struct Grouped {
 struct Work {
     const u8* x;  // block 0 of the image, first row of the tile
     int rows;
-    const u8* w;  // this thread's codes
-    const u8* ws;
+    const u8* w;   // codes of its first 64 outputs
+    const u8* ws;  // their scales; of FP8, this thread's
     u16* y;  // first row, this warpgroup's first output
 };
 
 #ifndef WIDE_EMULATED
 #define DEVICE __device__ __forceinline__
+#define METHOD __device__ __forceinline__
 DEVICE int thread_index() { return threadIdx.x; }
 DEVICE int block_index() { return blockIdx.x; }
 DEVICE int block_count() { return gridDim.x; }
@@ -98,10 +102,10 @@ DEVICE u32 round_pair(float low, float high) {
 DEVICE u32 vote(bool value) { return __ballot_sync(FULL, value); }
 DEVICE u32 shuffle(u32 value, int lane) { return __shfl_sync(FULL, value, lane); }
 DEVICE u32 shuffle_up(u32 value, int by) { return __shfl_up_sync(FULL, value, by); }
-// A block of five warpgroups starts with 96 registers a thread; 24 + 4 * 112 is what they have together. More would not be
+// A block of five warpgroups starts with 96 registers a thread; 32 + 4 * 112 is what they have together. More would not be
 // there: the instruction would wait for ever.
 DEVICE void few_registers() {
-    if (WARPGROUPS == 4) asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    if (WARPGROUPS == 4) asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
 }
 DEVICE void many_registers() {
     if (WARPGROUPS == 4) asm volatile("setmaxnreg.inc.sync.aligned.u32 112;");
@@ -112,6 +116,7 @@ DEVICE int again(int x) {
     return x;
 }
 DEVICE void block_sync() { __syncthreads(); }
+DEVICE void warp_sync() { __syncwarp(); }
 DEVICE void warpgroup_sync(int warpgroup) {
     asm volatile("barrier.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
 }
@@ -136,23 +141,22 @@ DEVICE void barrier_wait(u32 bar, u32 parity) {
         "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
         " @done bra READY;\n bra AGAIN;\nREADY:\n}" ::"r"(bar), "r"(parity) : "memory");
 }
-DEVICE void bulk_load(u32 to, const u8* from, u32 bytes, u32 bar) {
+// Arrives; the phase ends when so many bytes have come besides.
+DEVICE void barrier_expect(u32 bar, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+DEVICE void bulk_load(u32 to, const u8* from, u32 bytes, u32 bar) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                  "l"(from), "r"(bytes), "r"(bar) : "memory");
 }
-// Volatile: they stay where they are written, ahead of what waits for earlier ones.
-DEVICE void stream16(u32* r, const u8* p) {
-    asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "l"(p));
+DEVICE void load16(u32* r, u32 address) {
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
 }
-DEVICE void stream8(u32* r, const u8* p) {
-    asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v2.u32 {%0, %1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "l"(p));
+DEVICE void load8(u32* r, u32 address) {
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(address) : "memory");
 }
-DEVICE void keep8(u32* r, const u8* p) {
-    asm volatile("ld.global.nc.L1::evict_last.v2.u32 {%0, %1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "l"(p));
-}
+// Volatile: it stays where it is written, ahead of what waits for earlier ones.
 DEVICE void keep1(u32* r, const u8* p) {
     asm volatile("ld.global.nc.L1::evict_last.u8 %0, [%1];" : "=r"(r[0]) : "l"(p));
 }
@@ -239,149 +243,159 @@ DEVICE void weights_e2m1(u32 word, u32 factor, u32* pair) {
     pair[3] = multiply_bf16x2(((high & 0x00f000f0) * 0x0104) & 0x81c081c0, factor);
 }
 
-// ---- weights --------------------------------------------------------------------------------------------------------
-
-// Units on their way, and where the turn of the ring begins in memory.
-struct Ring {
-    u32 codes[RING][8];
-    u32 scales[FP4 ? RING / 2 : RING][FP4 ? 4 : 1];
-    const u8 *codes_at, *scales_at;
-};
-
-// Codes and scales of the unit in place J of the turn that begins `ahead` units on; FP4 scales are of two units.
-template <int J>
-DEVICE void load_unit(Ring& ring, int ahead) {
-    const u8* codes = ring.codes_at + (ahead + J) * 4096;
-    if constexpr (FP4) {
-        stream8(ring.codes[J], codes);
-        stream8(ring.codes[J] + 2, codes + 2048);
-        stream8(ring.codes[J] + 4, codes + 256);
-        stream8(ring.codes[J] + 6, codes + 256 + 2048);
-    } else {
-        stream16(ring.codes[J], codes);
-        stream16(ring.codes[J] + 4, codes + 512);
-        keep1(ring.scales[J], ring.scales_at + (ahead + J) * 2);
-    }
-}
-template <int PAIR>
-DEVICE void load_scales(Ring& ring, int ahead) {
-    const u8* scales = ring.scales_at + (ahead + 2 * PAIR) * 256;
-    keep8(ring.scales[PAIR], scales);
-    keep8(ring.scales[PAIR] + 2, scales + 64);
-}
-template <int J = 0>
-DEVICE void fill(const Work& g, Ring& ring, int units) {
-    if constexpr (J == 0) ring.codes_at = g.w, ring.scales_at = g.ws;
-    if constexpr (J < RING) {
-        if (J < units) {
-            load_unit<J>(ring, 0);
-            if constexpr (FP4 && J % 2 == 0) load_scales<J / 2>(ring, 0);
-        }
-        fill<J + 1>(g, ring, units);
-    }
-}
-
 // ---- the product ----------------------------------------------------------------------------------------------------
 
-// Which stage of the rows is next, for who fills them and for who reads them.
+// Which place of a ring is next, for who fills it and for who reads it.
 struct Turn {
     int place, parity;
 };
+template <int PLACES>
 DEVICE void next(Turn& turn) {
-    if (++turn.place == STAGES) turn.place = 0, turn.parity ^= 1;
+    if (++turn.place == PLACES) turn.place = 0, turn.parity ^= 1;
+}
+struct Turns {
+    Turn stage, scale;
+};
+
+// FP4: scales of 256 channels of this thread's two outputs, which are free afterwards. FP8: a scale for each of the next
+// 64 channels.
+struct Scales {
+    u32 own[4];
+    const u8* at;
+};
+DEVICE void load_scales(Scales& scales, u32 base, Turn& turn) {
+    u32 full = base + OFF_SCALE_BARRIERS + 8 * turn.place;
+    int lane = thread_index() % 32, warp = thread_index() / 32;
+    u32 at = base + OFF_SCALES + turn.place * SCALE_BYTES + warp * 128 + lane / 4 * 8;
+    barrier_wait(full, turn.parity);
+    load8(scales.own, at);
+    load8(scales.own + 2, at + 64);
+    warp_sync();
+    if (lane == 0) barrier_arrive(full + 8 * SCALE_PLACES);
+    next<SCALE_PLACES>(turn);
+}
+template <int J = 0>
+DEVICE void fill(const Work& g, Scales& scales, int blocks) {
+    if constexpr (J == 0) scales.at = g.ws;
+    if constexpr (!FP4 && J < 4) {
+        if (J < blocks) keep1(scales.own + J, scales.at + J * 2);
+        fill<J + 1>(g, scales, blocks);
+    }
 }
 
-// 64 channels: operands, and the rows in the next stage, which is free afterwards.
-template <int N>
-DEVICE void products(u32 (&a)[16], u32 base, Turn& turn, float (&d)[N / 2]) {
-    u32 full = base + OFF_BARRIERS + 8 * turn.place;
-    u64 b = DESCRIPTOR(base + turn.place * STAGE_BYTES);
-    hold(a);
+// Number J of four blocks of 64 channels: codes of the next stage to bf16, on to the matrix unit with the rows beside
+// them; then the stage is free.
+template <int N, int J>
+DEVICE void block(Scales& scales, u32 base, int left, Turns& turns, float (&d)[N / 2]) {
+    Turn& turn = turns.stage;
+    u32 stage = base + turn.place * STAGE_BYTES, full = base + OFF_BARRIERS + 8 * turn.place, a[16];
+    u32 lane = thread_index() % 32, codes = stage + OFF_CODES + thread_index() / 32 * (BLOCK_BYTES / 4);
+    if (FP4 && J == 0) load_scales(scales, base, turns.scale);
     barrier_wait(full, turn.parity);
+    if constexpr (FP4) {
+        u32 code[4], pair[4], which = 0x4040 + (lane % 4 >> 1) * 0x0101 + J % 2 * 0x0202;
+        u32 upper = bytes_of(scales.own[J / 2], 0, which) * 128 + 126 * 0x00800080;
+        u32 lower = bytes_of(scales.own[2 + J / 2], 0, which) * 128 + 126 * 0x00800080;
+        load8(code, codes + lane * 8);
+        load8(code + 2, codes + 256 + lane * 8);
+#pragma unroll
+        for (int m = 0; m < 2; m++) {
+            weights_e2m1(code[m], upper, pair);
+            a[8 * m] = pair[0], a[8 * m + 2] = pair[1], a[8 * m + 4] = pair[2], a[8 * m + 6] = pair[3];
+            weights_e2m1(code[2 + m], lower, pair);
+            a[8 * m + 1] = pair[0], a[8 * m + 3] = pair[1], a[8 * m + 5] = pair[2], a[8 * m + 7] = pair[3];
+        }
+    } else {
+        u32 code[8], factor = (scales.own[J] + 120) * 0x00800080;
+        load16(code, codes + lane * 16);
+        load16(code + 4, codes + 512 + lane * 16);
+        if (left > 4) keep1(scales.own + J, scales.at + (4 + J) * 2);
+#pragma unroll
+        for (int s = 0; s < 4; s++) {
+            u32 even, odd;
+            spread_e4m3(code[s], even, odd);
+            a[4 * s] = multiply_bf16x2(even, factor), a[4 * s + 2] = multiply_bf16x2(odd, factor);
+            spread_e4m3(code[4 + s], even, odd);
+            a[4 * s + 1] = multiply_bf16x2(even, factor), a[4 * s + 3] = multiply_bf16x2(odd, factor);
+        }
+    }
+    u64 b = DESCRIPTOR(stage);
+    hold(a);
     wgmma_fence();
 #pragma unroll
     for (int s = 0; s < 4; s++) multiply<N>(d, a + 4 * s, b + s * 2);
     wgmma_finish();
-    if (thread_index() % 32 == 0) barrier_arrive(full + 8 * STAGES);
-    next(turn);
-}
-
-// One unit, its codes in place J of the ring: to bf16, on to the matrix unit, and the next into that place.
-template <int N, int J>
-DEVICE void step(Ring& ring, u32 base, int left, Turn& turn, float (&d)[N / 2]) {
-    u32 quarter = thread_index() % 4, a[16];
-    if constexpr (FP4) {
-        u32 which = 0x4040 + (quarter >> 1) * 0x0101;
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            u32 pair[4];
-            u32 upper = bytes_of(ring.scales[J / 2][J % 2], 0, which + half * 0x0202) * 128 + 126 * 0x00800080;
-            u32 lower = bytes_of(ring.scales[J / 2][2 + J % 2], 0, which + half * 0x0202) * 128 + 126 * 0x00800080;
-#pragma unroll
-            for (int m = 0; m < 2; m++) {
-                weights_e2m1(ring.codes[J][half * 2 + m], upper, pair);
-                a[8 * m] = pair[0], a[8 * m + 2] = pair[1], a[8 * m + 4] = pair[2], a[8 * m + 6] = pair[3];
-                weights_e2m1(ring.codes[J][4 + half * 2 + m], lower, pair);
-                a[8 * m + 1] = pair[0], a[8 * m + 3] = pair[1], a[8 * m + 5] = pair[2], a[8 * m + 7] = pair[3];
-            }
-            if (half == 1 && left > RING) {
-                load_unit<J>(ring, RING);
-                if constexpr (J % 2 == 1) load_scales<J / 2>(ring, RING);
-            }
-            products<N>(a, base, turn, d);
-        }
-    } else {
-        u32 factor = (ring.scales[J][0] + 120) * 0x00800080;
-#pragma unroll
-        for (int s = 0; s < 4; s++) {
-            u32 even, odd;
-            spread_e4m3(ring.codes[J][s], even, odd);
-            a[4 * s] = multiply_bf16x2(even, factor), a[4 * s + 2] = multiply_bf16x2(odd, factor);
-            spread_e4m3(ring.codes[J][4 + s], even, odd);
-            a[4 * s + 1] = multiply_bf16x2(even, factor), a[4 * s + 3] = multiply_bf16x2(odd, factor);
-        }
-        if (left > RING) load_unit<J>(ring, RING);
-        products<N>(a, base, turn, d);
-    }
+    if (lane == 0) barrier_arrive(full + 8 * STAGES);
+    next<STAGES>(turn);
 }
 template <int N, int J>
-DEVICE void steps(Ring& ring, u32 base, int left, Turn& turn, float (&d)[N / 2]) {
-    if constexpr (J < RING) {
+DEVICE void some(Scales& scales, u32 base, int left, Turns& turns, float (&d)[N / 2]) {
+    if constexpr (J < 4) {
         if (left > 0) {
-            step<N, J>(ring, base, left, turn, d);
-            steps<N, J + 1>(ring, base, left - 1, turn, d);
+            block<N, J>(scales, base, left, turns, d);
+            some<N, J + 1>(scales, base, left - 1, turns, d);
         }
     }
 }
-// Sums of this warpgroup's 64 outputs over all units.
+// Sums of this warpgroup's 64 outputs over all blocks of channels.
 template <int N>
-DEVICE void product(Ring& ring, u32 base, int units, Turn& turn, float (&d)[N / 2]) {
+DEVICE void product(Scales& scales, u32 base, int blocks, Turns& turns, float (&d)[N / 2]) {
 #pragma unroll
     for (int i = 0; i < N / 2; i++) d[i] = 0.0f;
-    for (int left = units; left > 0; left -= RING) {
-        steps<N, 0>(ring, base, left, turn, d);
-        ring.codes_at += RING * 4096;
-        ring.scales_at += RING * (FP4 ? 256 : 2);
-    }
+    for (int left = blocks; left > 0; left -= 4, scales.at += 8) some<N, 0>(scales, base, left, turns, d);
 }
 
-// What the thread behind the workers does for a tile: `blocks` stages of `bytes` each, `stride` bytes apart.
-DEVICE void bring(const u8* x, u32 base, int blocks, u64 stride, u32 bytes, Turn& turn) {
-    if (thread_index() == WORKERS) {
-        for (int block = 0; block < blocks; block++, next(turn)) {
-            u32 full = base + OFF_BARRIERS + 8 * turn.place;
-            barrier_wait(full + 8 * STAGES, turn.parity ^ 1);
-            bulk_load(base + turn.place * STAGE_BYTES, x + block * stride, bytes, full);
+// What the threads behind the workers do for a tile: the first of each warp brings the codes of one warpgroup, 64 channels
+// a stage and `blocks` of them, since to issue copies takes it about as long as a warpgroup needs for the products; that
+// of the first warp brings rows besides, `bytes` a stage, which lie `stride` bytes apart. Codes do not wait for what comes
+// before in the stream, rows do: of the first tile, codes come ahead of that wait.
+struct Bring {
+    u32 base, bytes;
+    u64 stride, channels;
+    Turns turns;
+
+    METHOD void codes(const u8* w, u32 mine, Turn turn) const {
+        u32 stage = base + turn.place * STAGE_BYTES, full = base + OFF_BARRIERS + 8 * turn.place;
+        barrier_wait(full + 8 * STAGES, turn.parity ^ 1);
+        barrier_expect(full, BLOCK_BYTES + (mine == 0 ? bytes : 0));
+        bulk_load(stage + OFF_CODES + mine * BLOCK_BYTES, w, BLOCK_BYTES, full);
+    }
+    METHOD void scales(const u8* ws, u32 mine) {
+        Turn& turn = turns.scale;
+        u32 full = base + OFF_SCALE_BARRIERS + 8 * turn.place;
+        barrier_wait(full + 8 * SCALE_PLACES, turn.parity ^ 1);
+        barrier_expect(full, 512);
+        bulk_load(base + OFF_SCALES + turn.place * SCALE_BYTES + mine * 512, ws, 512, full);
+        next<SCALE_PLACES>(turn);
+    }
+    METHOD void tile(const Work& g, int blocks, bool first) {
+        u32 mine = (thread_index() - WORKERS) / 32;
+        const u8 *x = g.x, *w = g.w + mine * channels * (BLOCK_BYTES / 64), *ws = g.ws + mine * channels * 2;
+        int ahead = 0;
+        if (!FP4 && first) {
+            Turn turn = turns.stage;
+            for (; ahead < blocks && ahead < STAGES; ahead++, w += BLOCK_BYTES, next<STAGES>(turn)) codes(w, mine, turn);
+            wait_for_previous();
+        }
+        for (int block = 0; block < blocks; block++, x += stride, next<STAGES>(turns.stage)) {
+            if (FP4 && block % 4 == 0) scales(ws, mine), ws += 512;
+            if (block >= ahead) codes(w, mine, turns.stage), w += BLOCK_BYTES;
+            if (mine == 0)
+                bulk_load(base + turns.stage.place * STAGE_BYTES, x, bytes, base + OFF_BARRIERS + 8 * turns.stage.place);
         }
     }
-    vote(true);  // the warp is one again, as a cluster's barrier wants it
-}
+};
+DEVICE bool brings() { return thread_index() % 32 == 0 && thread_index() < WORKERS + 32 * WARPGROUPS; }
 
 DEVICE void start(u32 base) {
     if (thread_index() == 0) {
         for (int i = 0; i < STAGES; i++) {
-            barrier_init(base + OFF_BARRIERS + 8 * i, 1);
+            barrier_init(base + OFF_BARRIERS + 8 * i, WARPGROUPS);
             barrier_init(base + OFF_BARRIERS + 8 * (STAGES + i), 4 * WARPGROUPS);
+        }
+        for (int i = 0; FP4 && i < SCALE_PLACES; i++) {
+            barrier_init(base + OFF_SCALE_BARRIERS + 8 * i, WARPGROUPS);
+            barrier_init(base + OFF_SCALE_BARRIERS + 8 * (SCALE_PLACES + i), 4 * WARPGROUPS);
         }
         fence_async();
     }
@@ -459,7 +473,7 @@ DEVICE Work locate(const Linear& g, int wanted) {
     int left = g.rows - row;
     return Work{
         g.x + ((group * blocks + begin / 64) * g.lines + row) * 128, left < ROWS ? left : ROWS,
-        g.w + (first + warp / 4 * 64) * g.channels + begin * 64 + warp % 4 * 1024 + lane * 16,
+        g.w + first * g.channels + begin * 64,
         g.ws + (first / 32 + warp / 2) * (g.channels / 32) + begin / 32 + lane % 4 / 2,
         g.y + ((u64)row * g.groups + group) * g.outputs + output,
     };
@@ -468,32 +482,33 @@ DEVICE Work locate(const Linear& g, int wanted) {
 DEVICE void multiply_rows(const Linear& g, u8* shared) {
     u32 base = shared_address(shared);
     int begin = part_index() * g.part, end = begin + g.part < g.channels ? begin + g.part : g.channels;
-    int units = (end - begin) / UNIT, parts = part_count();
+    int blocks = (end - begin) / 64, parts = part_count();
     int tile = block_index();
     Work work = locate(g, tile);
-    Turn turn = {0, 0};
+    Turns turns = {};
     let_next_start();
     start(base);
     if (thread_index() >= WORKERS) {
         few_registers();
-        wait_for_previous();
-        for (; work.rows; work = locate(g, tile += block_count())) {
-            bring(work.x, base, units, (u64)g.lines * 128, ROWS * 128, turn);
+        Bring bring = {base, ROWS * 128, (u64)g.lines * 128, (u64)g.channels, turns};
+        for (bool first = true; work.rows; work = locate(g, tile += block_count()), first = false) {
+            if (brings()) bring.tile(work, blocks, first);
+            vote(true);  // the warp is one again, as a cluster's barrier wants it
             if (parts > 1) cluster_sync(), cluster_sync();
         }
     } else {
         many_registers();
-        Ring ring;
-        if (work.rows) fill(work, ring, units);
+        Scales scales;
+        if (work.rows) fill(work, scales, blocks);
         wait_for_previous();
         while (work.rows) {
             float d[ROWS / 2];
-            product<ROWS>(ring, base, units, turn, d);
+            product<ROWS>(scales, base, blocks, turns, d);
             // Where the tile lies is found again: kept meanwhile, it would take registers that the product needs.
             Work done = locate(g, again(tile));
             tile += block_count();
             work = locate(g, tile);
-            if (work.rows) fill(work, ring, units);
+            if (work.rows) fill(work, scales, blocks);
             u64 width = (u64)g.groups * g.outputs;
             if (parts > 1) add_parts<ROWS>(shared, base, d, done.y, done.rows, width);
             else store<ROWS>(shared, d, done.y + thread_index() / 128 * 64, done.rows, width);
@@ -523,11 +538,11 @@ DEVICE Work locate(const Grouped& g, int wanted) {
             int within = (tile - (int)shuffle(before - tiles, owner)) * ROWS;
             int left = (int)shuffle(count, owner) - within;
             u64 row = (u64)(int)shuffle(begin, owner) + within;
-            u64 mine = (u64)(from + owner) * g.outputs + output + warp / 4 * 64;
+            u64 first = (u64)(from + owner) * g.outputs + output;
             return Work{
                 g.x + row * 128, left < ROWS ? left : ROWS,
-                g.w + mine * (g.channels / 2) + warp % 4 * 512 + lane * 8,
-                g.ws + mine * (g.channels / 32) + warp % 4 * 128 + lane / 4 * 8,
+                g.w + first * (g.channels / 2),
+                g.ws + first * (g.channels / 32),
                 g.y + row * g.outputs + output + warp / 4 * 64,
             };
         }
@@ -536,40 +551,42 @@ DEVICE Work locate(const Grouped& g, int wanted) {
     return Work{};
 }
 
-// A tile of up to N rows; then work is the next one, whose first codes are on their way.
+// A tile of up to N rows; then work is the next one.
 template <int N>
-DEVICE void expert_tile(const Grouped& g, Work& work, int& tile, Ring& ring, u8* shared, u32 base, Turn& turn) {
-    int units = g.channels / UNIT;
+DEVICE void expert_tile(const Grouped& g, Work& work, int& tile, u8* shared, u32 base, Turns& turns) {
     float d[N / 2];
-    product<N>(ring, base, units, turn, d);
+    Scales scales;
+    scales.at = nullptr;
+    product<N>(scales, base, g.channels / 64, turns, d);
     Work done = locate(g, again(tile));
     tile += block_count();
     work = locate(g, tile);
-    if (work.rows) fill(work, ring, units);
     store<N>(shared, d, done.y, done.rows, g.outputs);
 }
 
 DEVICE void multiply_experts(const Grouped& g, u8* shared) {
     u32 base = shared_address(shared);
     int tile = block_index();
-    Turn turn = {0, 0};
+    Turns turns = {};
     start(base);
     wait_for_previous();
     let_next_start();
     Work work = locate(g, tile);
     if (thread_index() >= WORKERS) {
         few_registers();
-        for (; work.rows; work = locate(g, tile += block_count()))
-            bring(work.x, base, g.channels / 64, (u64)g.lines * 128, (work.rows + 31) / 32 * 4096, turn);
+        Bring bring = {base, 0, (u64)g.lines * 128, (u64)g.channels, turns};
+        for (; work.rows; work = locate(g, tile += block_count())) {
+            bring.bytes = (work.rows + 31) / 32 * 4096;
+            if (brings()) bring.tile(work, g.channels / 64, false);
+            vote(true);
+        }
     } else {
         many_registers();
-        Ring ring;
-        if (work.rows) fill(work, ring, g.channels / UNIT);
         while (work.rows) {
-            if (work.rows <= 32) expert_tile<32>(g, work, tile, ring, shared, base, turn);
-            else if (ROWS == 64 || work.rows <= 64) expert_tile<64>(g, work, tile, ring, shared, base, turn);
-            else if (ROWS == 96 || work.rows <= 96) expert_tile<(ROWS > 64 ? 96 : 64)>(g, work, tile, ring, shared, base, turn);
-            else expert_tile<(ROWS > 96 ? 128 : 64)>(g, work, tile, ring, shared, base, turn);
+            if (work.rows <= 32) expert_tile<32>(g, work, tile, shared, base, turns);
+            else if (ROWS == 64 || work.rows <= 64) expert_tile<64>(g, work, tile, shared, base, turns);
+            else if (ROWS == 96 || work.rows <= 96) expert_tile<(ROWS > 64 ? 96 : 64)>(g, work, tile, shared, base, turns);
+            else expert_tile<(ROWS > 96 ? 128 : 64)>(g, work, tile, shared, base, turns);
         }
     }
 }
