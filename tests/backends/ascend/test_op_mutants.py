@@ -24,7 +24,7 @@ LIVE = "rms_norm-most_8192"
 ELSEWHERE = {"self_test"}
 """Programs of no op."""
 NOT_SWEPT = {
-    "index_score", "sample_draw", "select_tokens", "token_weights",
+    "sample_draw", "select_tokens", "token_weights",
     "topk_select-blocks_True-dtype_float32-most_4096", "verify_drafts",
 }  # fmt: skip
 """Programs that have no row yet; one that has one is to be taken out."""
