@@ -142,12 +142,65 @@ def sample_draw() -> list[Sample]:
     return [Sample("chunks", sampling_samples._send(torch.device("cpu"), *given))]
 
 
+def sample_filter() -> list[Sample]:
+    """Each filter on rows of two chunks, one of them with a NaN in the second; logits far below zero."""
+    z, inverse, *_ = _scores()
+    z[2, 8200] = np.nan
+    k, one = np.array([50, 0, 9, 8290], np.int32), 1 << 31
+    p, m = np.array([one // 2, one // 3, 5, one - 1], np.int64), np.array([0, one // 999, 5, one // 99], np.int64)
+    few = z[:2, 8192:] - np.float32(300), inverse[:2]
+    given = [("chunks", (z, inverse, k, p, m, 0)), ("far below zero", (*few, None, p[:2], None, 70))]
+    return [Sample(label, sampling_samples._send(torch.device("cpu"), *args)) for label, args in given]
+
+
+def smaller_mass() -> list[Sample]:
+    z, inverse, largest, threshold, last, _ = _scores()
+    tokens = np.array([8200, 8205, largest[2], 3], np.int32)
+    given = ("chunks", (z, inverse, z.max(1), threshold, last, tokens))
+    return [Sample(given[0], sampling_samples._send(torch.device("cpu"), *given[1]))]
+
+
+def _two_rows() -> tuple[np.ndarray, ...]:
+    """Two of the rows of `_scores`, the first most likely in the second chunk; all tokens are kept but the last."""
+    z, inverse, *_ = _scores()
+    z[0, :8192] -= 30
+    order = np.argsort(-z[:2], 1, kind="stable")
+    last = order[:, -2].astype(np.int32)
+    return z[:2], inverse[:2], z[[0, 1], last], last, np.full(2, z.shape[1] - 1, np.int32), order.astype(np.int32)
+
+
+def verify_drafts() -> list[Sample]:
+    """Drafts that are replaced; what they were drawn from is known, or they were certain."""
+    rng = _rng()
+    z, inverse, threshold, last, count, order = _two_rows()
+    log2q = -rng.exponential(9, z.shape).astype(np.float32) - np.float32(9)
+    seeds = np.array([2**41 + 3, -5], np.int64)
+    given = (z, inverse, threshold, last, count, order[:, 0].copy(), order[:, -1].copy(), seeds, seeds + 9)
+    device = torch.device("cpu")
+    return [
+        Sample("chunks", sampling_samples._send(device, *given, log2q, np.array([1, 0], np.int32), False)),
+        Sample("chunks, certain", sampling_samples._send(device, *given, None, None, False)),
+    ]
+
+
+def draft_distribution() -> list[Sample]:
+    z, inverse, threshold, last, count, order = _two_rows()
+    count[1], threshold[1], last[1] = 1, z[1].max(), order[1, 0]
+    given = (z, inverse, threshold, last, count, order[:, 0].copy(), np.array([1, 0], np.int32))
+    pool = np.full((2, 1, z.shape[1]), np.nan, np.float32)
+    return [Sample("chunks", sampling_samples._send(torch.device("cpu"), *given, pool, 0))]
+
+
 def token_logprobs() -> list[Sample]:
     z, inverse, largest, threshold, last, _ = _scores()
     wrong = z.copy()
     wrong[2, 5] = np.nan
-    given = ("chunks", (z, largest, inverse, threshold, last)), ("chunks, NaN", (wrong, largest, None, None, None))
-    given += (("far below zero", (z[:2, :100] - np.float32(300), largest[:2] % 100, None, None, None)),)
+    low = z[:2, :100] - np.float32(300)
+    given = [
+        ("chunks", (z, largest, inverse, threshold, last)),
+        ("chunks, NaN", (wrong, largest, None, None, None)),
+        ("far below zero", (low, largest[:2] % 100, None, None, None)),
+    ]
     return [Sample(label, sampling_samples._send(torch.device("cpu"), *args)) for label, args in given]
 
 
@@ -188,6 +241,7 @@ def linear_fp8() -> list[Sample]:
 
 
 EXTRA: dict[str, Callable[[], list[Sample]]] = {
+    "draft_distribution": draft_distribution,
     "draft_tap": draft_tap,
     "hc_coefficients": hc_coefficients,
     "index_query_pack": index_query_pack,
@@ -200,7 +254,10 @@ EXTRA: dict[str, Callable[[], list[Sample]]] = {
     "moe_dispatch": moe_dispatch,
     "moe_pack": moe_pack,
     "sample_draw": sample_draw,
+    "sample_filter": sample_filter,
     "silu_mul": silu_mul,
+    "smaller_mass": smaller_mass,
     "token_logprobs": token_logprobs,
     "topk_select": topk_select,
+    "verify_drafts": verify_drafts,
 }
