@@ -2,10 +2,6 @@
 
     python benchmarks/cuda_linear.py [--json] [--only TEXT]
 
-A kernel that no call chooses yet is timed with a pin, here the one for 65 to 256 rows:
-
-    DEEPINFER_PIN='linear_fp8*=cuda:sm90_wide,grouped_linear=cuda:sm90_wide' python benchmarks/cuda_linear.py
-
 The floor is the larger of the bytes of the weights that are read over the copy rate, and the products over the bf16
 rate, both measured in the same run. Of few rows the bar is a share of the time in which the weights are read; of 4,096
 rows a share of what cuBLAS takes with bf16 weights of the same shape; of experts with 512 rows each a share of the bf16

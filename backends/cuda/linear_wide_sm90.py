@@ -1,11 +1,7 @@
 """FP8 weights with 65 to 256 rows, and the experts' FP4 weights with more than 16 each, on SM90 in CUDA C++.
 
-`source/linear_wide_sm90.cu`: blocks that stay, and bits of the other ways. No GPU has run it, so nothing chooses it: it
-stands below every other kernel, and a pin brings it up,
-
-    DEEPINFER_PIN='linear_fp8*=cuda:sm90_wide,grouped_linear=cuda:sm90_wide'
-
-Calls with other numbers of rows, and weights that are not clean, then go the ways of `linear_sm90.py`.
+`source/linear_wide_sm90.cu`: blocks that stay, and bits of the other ways. Calls with other numbers of rows, and weights
+that are not clean, go the ways of `linear_sm90.py` and `grouped_sm90.py`.
 """
 
 from __future__ import annotations
@@ -181,7 +177,7 @@ def run(
 
 
 _OPTIONS: dict[str, Any] = {
-    "version": 0, "name": "sm90_wide", "priority": -9, "source": "cuda", "archs": ("sm_90",), "layout": BLOCKS,
+    "version": 0, "name": "sm90_wide", "priority": 3, "source": "cuda", "archs": ("sm_90",), "layout": BLOCKS,
 }  # fmt: skip
 _FP8: dict[str, Any] = _OPTIONS | {"prepare": fp8_prepare, "workspace": scratch}
 kernel("linear_fp8", supports=linear_sm90.supports, **_FP8)(launcher(run, __name__))

@@ -143,13 +143,19 @@ def sample_draw() -> list[Sample]:
 
 
 def sample_filter() -> list[Sample]:
-    """Each filter on rows of two chunks, one of them with a NaN in the second; logits far below zero."""
+    """Each filter on rows of two chunks, one with a NaN in the second; NaN in the first; logits far below zero."""
     z, inverse, *_ = _scores()
     z[2, 8200] = np.nan
     k, one = np.array([50, 0, 9, 8290], np.int32), 1 << 31
     p, m = np.array([one // 2, one // 3, 5, one - 1], np.int64), np.array([0, one // 999, 5, one // 99], np.int64)
     few = z[:2, 8192:] - np.float32(300), inverse[:2]
-    given = [("chunks", (z, inverse, k, p, m, 0)), ("far below zero", (*few, None, p[:2], None, 70))]
+    wrong = z[:2].copy()
+    wrong[0, 5] = wrong[1, 40] = np.nan
+    given = [
+        ("chunks", (z, inverse, k, p, m, 0)),
+        ("chunks, NaN", (wrong, inverse[:2], None, None, None, 0)),
+        ("far below zero", (*few, None, p[:2], None, 70)),
+    ]
     return [Sample(label, sampling_samples._send(torch.device("cpu"), *args)) for label, args in given]
 
 
