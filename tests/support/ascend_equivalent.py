@@ -156,6 +156,22 @@ KNOWN: tuple[Equivalent, ...] = (
     # Lanes that a row sees come first: blocks ascend, and what is none comes after them. So the first lane of a tile
     # tells whether there is one, and only the last one is left out.
     Equivalent("index_score", "loop", r"^@for \(int32_t l = lane; l < lane \+ LANES", "seen lanes come first"),
+    # What is reduced over a warp is in all of its threads, whichever of them adds it to the row's.
+    Equivalent("select_tokens", "thread", r"^if \(@threadIdx\.x % 32 == 0\)", "one thread of each warp"),
+    # min_p is at most ONE, and there it is the same with the clamp and without.
+    Equivalent("select_tokens", "clamp", r"uint64_t\(min_p\) @< ONE \? ", "at most so anyway"),
+    # The border is below the best key here, so there is one above it, and none is above that of +infinity: no row with
+    # a NaN comes here.
+    Equivalent("select_tokens", "count", r"@uint32_t next = 0xFFFFFFFFu;", "no key so large", within="lowest_above"),
+    # Only read where the edge is above LOWEST, with which it begins: each place that moves the edge there sets the ties
+    # too, and a place that was found is above LOWEST, so that it is not compared with an edge that was not moved.
+    Equivalent("select_tokens", "count", r"@uint32_t ties = 0;", "set with the edge", within="filter"),
+    # Every lane of what is copied out holds the row's number.
+    Equivalent("sample_draw", "source", r"&\(Y\[.*@\(__ubuf__ uint8_t\*\)", "in all lanes"),
+    Equivalent("token_weights", "source", r"\(M \+ r\), @\(__ubuf__ uint8_t\*\)BEST", "in all lanes"),
+    Equivalent("verify_drafts", "source", r"\([NFYB] \+ r\), @\(__ubuf__ uint8_t\*\)(OUT|FLAG)", "in all lanes"),
+    # The end is a whole number of steps of 256 tokens: a step that begins below it begins below the number before it.
+    Equivalent("verify_drafts", "loop", r"^@for \(int32_t c = 0; c < end; c \+= 4 \* LANES\)", "whole steps"),
     # The loop goes on behind a list's end. What nothing wrote is -1 in the model, an id that is not looked up; behind
     # the last of several pieces stand ids of the same row with their values.
     Equivalent("lookup_candidates-.*", "clamp", r"k < @min\(8192, ", "unwritten ids are -1"),

@@ -136,10 +136,18 @@ def _scores() -> tuple[np.ndarray, ...]:
 
 
 def sample_draw() -> list[Sample]:
+    """Kept sets of two chunks; logits far below zero, more of them than what UB holds behind a chunk."""
     z, inverse, largest, threshold, last, count = _scores()
     seeds = np.array([1, -1, 2**40, 7], np.int64)
     given = (z, inverse, threshold, last, count, largest, seeds, seeds + 5, 1)
-    return [Sample("chunks", sampling_samples._send(torch.device("cpu"), *given))]
+    low = _rng().standard_normal((4, 8900)).astype(np.float32) - np.float32(300)
+    every = np.full(4, -np.inf, np.float32), np.full(4, -1, np.int32), np.full(4, 8900, np.int32)
+    far = (low, np.ones(4, np.float32), *every, low.argmax(1).astype(np.int32), seeds, seeds, 0)
+    device = torch.device("cpu")
+    return [
+        Sample("chunks", sampling_samples._send(device, *given)),
+        Sample("far below zero", sampling_samples._send(device, *far)),
+    ]
 
 
 def sample_filter() -> list[Sample]:
@@ -155,8 +163,19 @@ def sample_filter() -> list[Sample]:
         ("chunks", (z, inverse, k, p, m, 0)),
         ("chunks, NaN", (wrong, inverse[:2], None, None, None, 0)),
         ("far below zero", (*few, None, p[:2], None, 70)),
+        (
+            "the first token is the least",
+            (np.array([[2, 3, 1, 0]], np.float32), inverse[:1], None, None, m[3:] * 20, 0),
+        ),
     ]
     return [Sample(label, sampling_samples._send(torch.device("cpu"), *args)) for label, args in given]
+
+
+def top_logprobs() -> list[Sample]:
+    """The last of the first 512 tokens is the best, and the first one is none; more places than tokens."""
+    z = _f32(_rng(), 2, 600)
+    z[0, 511], z[1, :-9] = 9, -torch.inf
+    return [Sample("first and last", (z, None, None, None, 12))]
 
 
 def smaller_mass() -> list[Sample]:
@@ -167,9 +186,8 @@ def smaller_mass() -> list[Sample]:
 
 
 def _two_rows() -> tuple[np.ndarray, ...]:
-    """Two of the rows of `_scores`, the first most likely in the second chunk; all tokens are kept but the last."""
+    """Two rows of `_scores`, most likely in the first chunk and in the second; all tokens are kept but the last."""
     z, inverse, *_ = _scores()
-    z[0, :8192] -= 30
     order = np.argsort(-z[:2], 1, kind="stable")
     last = order[:, -2].astype(np.int32)
     return z[:2], inverse[:2], z[[0, 1], last], last, np.full(2, z.shape[1] - 1, np.int32), order.astype(np.int32)
@@ -264,6 +282,7 @@ EXTRA: dict[str, Callable[[], list[Sample]]] = {
     "silu_mul": silu_mul,
     "smaller_mass": smaller_mass,
     "token_logprobs": token_logprobs,
+    "top_logprobs": top_logprobs,
     "topk_select": topk_select,
     "verify_drafts": verify_drafts,
 }

@@ -22,7 +22,7 @@ _LEADER = re.compile(r"\(int32_t\)threadIdx\.x\) % (\d+)\) == 0\)")
 _WITHIN = re.compile(r"\(int32_t\)threadIdx\.x\) >> (\d+)\)")
 _GROUP = re.compile(r"max\((?:\(int64_t\))?1, $")
 _SET = re.compile(r"\s*(?:\w+ )?(\w+) = (?!=)")
-_BEGIN = re.compile(r"\w+ (\w+) = \w+;")
+_BEGIN = re.compile(r"\w+ (\w+) = (?:\(\w+\))?\w+;")
 _DOES_MORE = re.compile(r"\[|__|\b(?!min\b|max\b)\w+\(")  # than to compute: reads of memory, calls
 _REGISTERS = re.compile(r"for \(int32_t (\w+) = 0; \1 < \(\((min\((\d+), .*\)) \+ (\d+)\) >> (\d+)\); \+\+\1\) \{")
 _STORE = re.compile(r"\bsimd_inst::vsts_\w+\(")
@@ -67,8 +67,8 @@ def rule(mutant: Mutant, text: str) -> str:
       the number of rounds of a core, a = rows + cores - core - 1 stays at least 0 with the next core's number.
     * "never read": the place is in what a name is set to that the text has nowhere but on the left of such a line; of
       memory, nothing is read there.
-    * "set anew": the place is in what a name begins with, which is set anew under a condition before it is read, and is
-      read under that condition alone, of whose names none is set in between.
+    * "set anew": the place is in what a variable begins with, and the next statement sets it anew: in any case, or
+      under a condition; then it is read under that condition alone, of whose names none is set in between.
     * "behind the tail": the clamp of a piece of P lanes to what is left of a row, in the bound or a mask of a loop over
       registers of L lanes that takes each lane for itself, from a place c L to a place c L of UB. Without it, lanes
       behind the row's end are computed too, and stay in UB: what copies them out has its own length (the run shows
@@ -228,17 +228,20 @@ def _never_read(mutant: Mutant, code: str) -> bool:
 
 
 def _set_anew(mutant: Mutant, code: str) -> bool:
-    """Whether the place begins a variable, and all else that its block has of it is `if (C) ...;`, first `name = `."""
+    """Whether the place begins a variable that the next statement sets, or all else that its block has of it is
+    `if (C) ...;`, first `name = `."""
     if mutant.at < 0:
         return False
     found = _BEGIN.match(code, mutant.at)
     if not found:
         return False
     name, rest = found[1], code[found.end() : _end_of_block(code, found.end())]
-    first = re.match(rf"\s*if \((?P<condition>[\w. <]+)\) {name} = ", rest)
+    first = re.match(rf"\s*(?:if \((?P<condition>[\w. <]+)\) )?{name} = ", rest)
     uses = list(re.finditer(rf"\b{name}\b", rest))
     if not first or re.search(rf"\b{name}\b", rest[first.end() : rest.index(";", first.end())]):
         return False
+    if first["condition"] is None:
+        return True
     test = f"if ({first['condition']}) "
     under = [rest.startswith(test, _start_of_statement(rest, use.start())) for use in uses]
     between = rest[first.end() : uses[-1].start()]

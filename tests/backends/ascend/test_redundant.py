@@ -190,7 +190,12 @@ def test_what_a_variable_begins_with_is_redundant_where_it_is_set_anew_before_ea
     assert found("f(i)", "f(bits)") == found("if (i < s.n) h", "h") == ["", ""]
     for change in ("i += 1;", "s.n = 3;", "++s.n;", "i++;", "f(&i);", "if (i < s.n) i = 2;"):
         assert found("    g(i);", f"    {change}") == ["", ""]
-    assert found("    g(i);", "    m = i;") == ["set anew", ""]
+    assert found("    g(i);", "    m = i;") == found("if (i < s.n) bits", "bits") == ["set anew", ""]
+    assert found("  uint32_t bits = 1;\n", "  uint32_t bits = (uint32_t)1;\n  bits = x[n];\n") == [
+        "set anew",
+        "set anew",
+    ]
+    assert found("  uint32_t bits = 1;\n", "  uint32_t bits = 1;\n  bits = bits + 1;\n") == ["set anew", ""]
 
 
 LANES = """
