@@ -176,6 +176,7 @@ KNOWN: tuple[Equivalent, ...] = (
     # the last of several pieces stand ids of the same row with their values.
     Equivalent("lookup_candidates-.*", "clamp", r"k < @min\(8192, ", "unwritten ids are -1"),
     # The loop goes on to the end of a whole piece, and asks of each token whether the row has it.
+    Equivalent("sample_draw", "clamp", r"c < \(\(@min\(8192, ", "tested in the loop"),
     Equivalent("mask_rows-.*", "clamp", r"@min\(8192, ", "tested in the loop"),
     # Lane l of patch p goes to place l s + p of UB: behind the s channels that are copied out for each lane of the row.
     Equivalent("merge_patches-.*", "clamp", r"@min\(1024, .*(\) >> 7\)|\(c \* 128\))", "behind the tail"),

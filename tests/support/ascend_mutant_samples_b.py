@@ -136,18 +136,10 @@ def _scores() -> tuple[np.ndarray, ...]:
 
 
 def sample_draw() -> list[Sample]:
-    """Kept sets of two chunks; logits far below zero, more of them than what UB holds behind a chunk."""
     z, inverse, largest, threshold, last, count = _scores()
     seeds = np.array([1, -1, 2**40, 7], np.int64)
     given = (z, inverse, threshold, last, count, largest, seeds, seeds + 5, 1)
-    low = _rng().standard_normal((4, 8900)).astype(np.float32) - np.float32(300)
-    every = np.full(4, -np.inf, np.float32), np.full(4, -1, np.int32), np.full(4, 8900, np.int32)
-    far = (low, np.ones(4, np.float32), *every, low.argmax(1).astype(np.int32), seeds, seeds, 0)
-    device = torch.device("cpu")
-    return [
-        Sample("chunks", sampling_samples._send(device, *given)),
-        Sample("far below zero", sampling_samples._send(device, *far)),
-    ]
+    return [Sample("chunks", sampling_samples._send(torch.device("cpu"), *given))]
 
 
 def sample_filter() -> list[Sample]:
