@@ -186,14 +186,19 @@ def _two_rows() -> tuple[np.ndarray, ...]:
 
 
 def verify_drafts() -> list[Sample]:
-    """Drafts that are replaced; what they were drawn from is known, or they were certain."""
+    """Drafts that are replaced, one by the last token; what they were drawn from is known, or they were certain."""
     rng = _rng()
     z, inverse, threshold, last, count, order = _two_rows()
     log2q = -rng.exponential(9, z.shape).astype(np.float32) - np.float32(9)
     seeds = np.array([2**41 + 3, -5], np.int64)
     given = (z, inverse, threshold, last, count, order[:, 0].copy(), order[:, -1].copy(), seeds, seeds + 9)
+    few = z[:1, :256].copy()
+    few[0, -1], few[0, 7] = 20, -20
+    edges = np.array([-np.inf], np.float32), np.array([-1], np.int32), np.array([256], np.int32)
+    one = (few, inverse[:1], *edges, np.array([255], np.int32), np.array([7], np.int32), seeds[:1], seeds[:1])
     device = torch.device("cpu")
     return [
+        Sample("last token", sampling_samples._send(device, *one, None, None, False)),
         Sample("chunks", sampling_samples._send(device, *given, log2q, np.array([1, 0], np.int32), False)),
         Sample("chunks, certain", sampling_samples._send(device, *given, None, None, False)),
     ]
