@@ -66,7 +66,7 @@ def build(
 
     Args:
         archs: chips, as in `register.ARCHS`.
-        ops: only kernels of these ops' families; all by default.
+        ops: only kernels of these ops' families and of the self-test; all by default.
         names: only cases whose names contain one of these.
         progress: called with how many are done, how many there are, and what comes next.
 
@@ -85,11 +85,8 @@ def build(
         raise NotSupportedError("compiling under TRITON_INTERPRET=1", "unset it")
     backend.load()
     entries = compile_list.listed()
-    for op in ops:
-        compile_list.of_op(entries, op)
     if ops:
-        chosen = {entry.name for op in ops for entry in compile_list.of_op(entries, op)}
-        entries = [entry for entry in entries if entry.name in chosen]
+        entries = compile_list.for_ops(entries, ops)
     if names:
         entries = [entry for entry in entries if any(part in entry.name for part in names)]
     work = [(entry, arch) for entry in entries for arch in archs if arch in entry.case.archs]

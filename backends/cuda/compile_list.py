@@ -15,7 +15,7 @@ import hashlib
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +26,8 @@ from ...hal.registry import REGISTRY
 from . import backend, cache, nvrtc, source
 from .jit import DEFAULTS, INTEGERS, integer_type
 from .register import ARCHS
+
+SELF_TEST = "self_test_kernels"
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,16 @@ def listed() -> list[Listed]:
             if known.case is not case:
                 raise InvalidArgumentError("COMPILES", entry.name, f"a label of its own ({known.module}, {short})")
     return list(found.values())
+
+
+def for_ops(entries: Sequence[Listed], ops: Iterable[str]) -> list[Listed]:
+    """What a process needs that calls some ops: their families, and the self-test that it begins with.
+
+    Raises:
+        InvalidArgumentError: see `of_op`.
+    """
+    chosen = {entry.name for op in ops for entry in of_op(entries, op)}
+    return [entry for entry in entries if entry.name in chosen or entry.module == SELF_TEST]
 
 
 def of_op(entries: Iterable[Listed], op: str) -> list[Listed]:

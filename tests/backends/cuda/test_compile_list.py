@@ -65,3 +65,15 @@ def test_an_op_without_kernels_is_refused_by_name() -> None:
 def test_an_ops_entries_are_those_of_its_family() -> None:
     assert compile_list._same_family("index", "index") and compile_list._same_family("index_kernels", "index")
     assert not compile_list._same_family("index_kernels", "sampling")
+
+
+def test_what_is_built_for_some_ops_lets_a_process_begin() -> None:
+    """Every process begins with the self-test, and one that may compile nothing would end there."""
+    backend.load()
+    case = CompileCase(sample, SIGNATURE, {"BLOCK": 8})
+    modules = ("norm_kernels", "self_test_kernels", "sampling_kernels")
+    entries = [compile_list.Listed(module, f"one of {module}", case) for module in modules]
+    found = compile_list.for_ops(entries, ["rms_norm"])
+    assert [entry.module for entry in found] == ["norm_kernels", "self_test_kernels"]
+    with pytest.raises(InvalidArgumentError, match="op: got 'nothing'"):
+        compile_list.for_ops(entries, ["rms_norm", "nothing"])
