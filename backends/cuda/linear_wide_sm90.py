@@ -1,7 +1,7 @@
 """FP8 weights with 65 to 256 rows, and the experts' FP4 weights with more than 16 each, on SM90 in CUDA C++.
 
-`source/linear_wide_sm90.cu`: blocks that stay, and bits of the other ways. Calls with other numbers of rows, and weights
-that are not clean, go the ways of `linear_sm90.py` and `grouped_sm90.py`.
+`source/linear_wide_sm90.cu`: blocks that stay, and bits of the other ways. Calls with other numbers of rows, and
+weights that are not clean, go the ways of `linear_sm90.py` and `grouped_sm90.py`.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from deepinfer.ops.layer_samples import fp8_codes, ints, scales
 from deepinfer.ops.spec import SPECS
 
 SUPPORT = Path(__file__).parents[2] / "support"
+RUN = Path(__file__).parent / "runs" / "linear_wide_sm90.json"
 CPU = torch.device("cpu")
 NAME = "cuda:sm90_wide"
 Library = Callable[[dict[str, int]], Any]
@@ -201,6 +202,12 @@ def test_experts_in_the_emulator(tile: wide.Tile, sourced: bool, emulated: Libra
     size = torch.stack([wide_w[e].abs() @ row.abs() for e, row in zip(owner.tolist(), taken, strict=True)])
     close(memory[1 : 1 + rows], want, size)
     assert (memory[[0, *range(1 + rows, rows + spare + 2)]].view(torch.uint8) == 0x7F).all()
+
+
+def test_a_gpu_has_passed_this_source() -> None:
+    run = json.loads(RUN.read_text())
+    assert run["source"] == source.digest("linear_wide_sm90.cu")
+    assert "H200" in run["chip"] and run["failed"] == [] and run["passed"] > 0
 
 
 # ---- on a GPU -------------------------------------------------------------------------------------------------------
