@@ -56,7 +56,10 @@ LONGEST = (
     "backends/ascend/test_ops.py",
     "backends/cuda/test_compile.py",
     "backends/cuda/test_compile_older.py",
-)
+    *(f"runtime/test_{name}.py" for name in (
+        "tiny_drafts", "state_machine", "determinism", "loader", "images", "replay", "drafting", "prefix", "tiny_model",
+    )),
+)  # fmt: skip
 """Files that take longest. They come first, so that no worker is left with one of them at the end."""
 
 _seconds: dict[str, float] = defaultdict(float)
