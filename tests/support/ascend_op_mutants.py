@@ -45,7 +45,7 @@ LARGEST = 40_000
 """Elements of a sample on which mutants are tried, where an op has any so small."""
 SLOW = {"select_tokens": "261x24"}
 """Samples on which a program's mutants are not tried, by what their labels begin with: a call takes seconds, and what
-nothing betrays is tried under 31 schedules. The program's other samples are 34, with rows of several chunks among them."""
+nothing betrays is tried under 31 schedules. The program's other samples are 34, rows of several chunks among them."""
 SECONDS = 20.0
 ELSEWHERE = {"pair_scales-threads_512": ("grouped_linear",), "index_score": ("index_topk",)}
 """Programs that ops of another family launch too, where that family shows more."""
