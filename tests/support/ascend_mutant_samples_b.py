@@ -110,7 +110,8 @@ def index_query_pack() -> list[Sample]:
 
 
 def topk_select() -> list[Sample]:
-    """A chunk of 16,384 lanes and a tail of a register and a part, of either type, with blocks and without; ties."""
+    """A chunk of 16,384 lanes and a tail of a register and a part, of either type, with blocks and without; ties; a few
+    lanes of more rows than cores."""
     rng, found, lanes = _rng(), [], 16384 + 104
     blocks = np.stack([np.sort(rng.permutation(3000)[: lanes // 8]) for _ in range(2)])
     kept = blocks[:, [13, 14, 15, -1]]
@@ -122,7 +123,9 @@ def topk_select() -> list[Sample]:
         scores[0, -1], scores[0, 103] = 50, -50  # the last lane is kept, not the one in its place in the first chunk
         found.append(Sample(f"{dtype}", (scores, _i32([lanes, lanes - 50]), 512, None, 8)))
         found.append(Sample(f"{dtype}, blocks", (scores, _i32([24000, 20001]), 512, _i32(blocks), 8)))
-    return found
+    rows = np.arange(7)[:, None] % 3 + np.arange(9) * 2
+    few = (_f32(rng, 7, 72) * 2).round(), _i32([150, 40, 150, 9, 150, 0, 140]), 16, _i32(rows), 8
+    return [*found, Sample("more rows than cores, blocks", few)]
 
 
 def _scores() -> tuple[np.ndarray, ...]:
