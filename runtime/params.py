@@ -26,7 +26,7 @@ class SamplingParams:
 
     All fields are checked when the object is made and again when it is submitted; a value outside its range raises
     `InvalidArgumentError`, a feature of a schema that output cannot be held to `NotSupportedError`. The engine works on
-    a copy.
+    a copy. A schema that has not changed since is not read again.
 
     Attributes:
         temperature: 0 is a true argmax (lowest id among equals); otherwise 1e-5 to 1e5.
@@ -88,6 +88,7 @@ class SamplingParams:
     cache_salt: str | None = None
 
     def __post_init__(self) -> None:
+        self._structure: Structure | None = None
         self.validate()
 
     def validate(self) -> None:
@@ -114,7 +115,7 @@ class SamplingParams:
         self._validate_logits()
         self._validate_stops()
         self._validate_reports()
-        self._structure = None if self.so_args is None else parse_so_args(self.so_args)
+        self._structure = None if self.so_args is None else parse_so_args(self.so_args, self._structure)
         self.priority = check_int("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY)
         for name in ("tenant", "cache_salt"):
             value = getattr(self, name)
@@ -192,7 +193,11 @@ class SamplingParams:
                 values[name] = list(value)
             elif isinstance(value, dict):
                 values[name] = dict(value)
-        return SamplingParams(**values)
+        made = object.__new__(SamplingParams)
+        # With what has been read of the schema: the engine's thread copies as well, and must not read it again.
+        made.__dict__.update(values, _structure=self._structure)
+        made.validate()
+        return made
 
     @property
     def structure(self) -> Structure | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ...hal.errors import InvalidArgumentError
@@ -34,6 +35,7 @@ class Structure:
         trigger: tokens behind which the structure begins; empty: at once.
         bound: token behind which the trigger is forced; -1 for none.
         whitespace: most white space in a row between the tokens of JSON.
+        source: the schema as it came, so that the same one need not be read again. Says nothing of what it is.
     """
 
     kind: str
@@ -41,8 +43,9 @@ class Structure:
     trigger: tuple[int, ...] = ()
     bound: int = -1
     whitespace: int = MAX_WHITESPACE
+    source: str = field(default="", compare=False, repr=False)
 
-    @property
+    @cached_property
     def key(self) -> bytes:
         """Name of what is compiled: trigger and bound are no part of that."""
         return hashlib.blake2b(f"{self.kind} {self.whitespace} {self.text}".encode(), digest_size=16).digest()
@@ -56,7 +59,7 @@ class Structure:
             )
 
 
-def parse_so_args(so_args: Any) -> Structure:
+def parse_so_args(so_args: Any, before: Structure | None = None) -> Structure:
     """The structure that `so_args` name.
 
     Args:
@@ -67,6 +70,8 @@ def parse_so_args(so_args: Any) -> Structure:
             trigger_token_ids: 1 to 64 tokens; the output is free until they have been said one after the other.
             bound_token_id: with a trigger: behind this token the trigger is forced.
             max_whitespace: 0 to 128, white space in a row between the tokens of "json"; 16 unless said.
+        before: what was read last in this place. A schema that it was made of is not read again, which may take long;
+            the other keys are.
 
     Raises:
         InvalidArgumentError: names the key, what came and what is allowed.
@@ -90,7 +95,13 @@ def parse_so_args(so_args: Any) -> Structure:
         raise InvalidArgumentError("so_args['max_whitespace']", whitespace, "None unless schema_type is 'json'")
     else:
         whitespace = check_int("so_args['max_whitespace']", whitespace, 0, 128)
-    return Structure(kind, _text(kind, so_args["schema"]), trigger, bound, whitespace)
+    schema = so_args["schema"]
+    # A text never changes, and the same one is found the same at once.
+    if before is not None and before.kind == kind and type(schema) is str and before.source == schema:
+        text = before.text
+    else:
+        text = _text(kind, schema)
+    return Structure(kind, text, trigger, bound, whitespace, schema)
 
 
 def _borders(so_args: dict[str, Any]) -> tuple[tuple[int, ...], int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -133,7 +133,7 @@ class GrammarService(WorkerPool[Compile]):
                     found = None
             if found is not None:
                 return found
-        made = self.put(Compile(structure))
+        made = self.put(Compile(replace(structure, source="")))  # which a grammar that is kept has no use for
         with self._something:
             if not made.ended:
                 self._running[key] = made

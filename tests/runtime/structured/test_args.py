@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import pickle
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from deepinfer.hal.errors import InvalidArgumentError, NotSupportedError
 from deepinfer.runtime.params import SamplingParams
+from deepinfer.runtime.structured import args
 from deepinfer.runtime.structured.args import MAX_SCHEMA_BYTES, Structure, parse_so_args
 
 AB = {"schema_type": "regex", "schema": "a+b"}
@@ -118,3 +121,41 @@ def test_structural_tags(part: Any, error: type[Exception] | None, named: str) -
         return
     with pytest.raises(error, match=named):
         parse_so_args(so_args)
+
+
+def test_a_schema_is_read_once_whoever_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not on the engine's thread, which copies what `check_request` made."""
+    read: list[str] = []
+    plain = args._text
+
+    def noted(kind: str, schema: Any) -> str:
+        read.append(schema)
+        return plain(kind, schema)
+
+    monkeypatch.setattr(args, "_text", noted)
+    schema = json.dumps({"enum": ["a", "b"]})
+    params = SamplingParams(so_args={"schema_type": "json", "schema": schema, "trigger_token_ids": [3]})
+    once = params.copy()
+    for _ in range(3):
+        once = once.copy()
+        once.validate()
+    assert read == [schema] and once.structure == params.structure and once.structure is not None
+
+    # What has changed is read, also where the dict is the same one; nothing of it is passed over.
+    assert once.so_args is not None
+    once.so_args["trigger_token_ids"].append(4)
+    assert once.copy().structure == replace(params.structure or once.structure, trigger=(3, 4)) and len(read) == 1
+    once.so_args["max_whitespace"] = True
+    with pytest.raises(InvalidArgumentError, match="max_whitespace"):
+        once.copy()
+    del once.so_args["max_whitespace"]
+    once.so_args["schema"] = json.dumps({"not": {}})
+    with pytest.raises(NotSupportedError, match="not"):
+        once.copy()
+    once.so_args["schema_type"] = "regex"
+    assert once.copy().structure == Structure("regex", once.so_args["schema"], (3, 4)) and len(read) == 3
+
+
+def test_a_pickled_structure_is_the_same() -> None:
+    made = parse_so_args(AB)
+    assert pickle.loads(pickle.dumps(made)) == made and pickle.loads(pickle.dumps(made)).key == made.key
