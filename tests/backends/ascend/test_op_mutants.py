@@ -23,7 +23,7 @@ LIVE = "rms_norm-most_8192"
 """Swept in part in every run; all programs whole with `--whole`."""
 ELSEWHERE = {"self_test"}
 """Programs of no op."""
-NOT_SWEPT = {"sample_draw", "select_tokens", "token_weights", "verify_drafts"}
+NOT_SWEPT = {"select_tokens", "token_weights", "verify_drafts"}
 """Programs that have no row yet; one that has one is to be taken out."""
 LOG = """\
 | `a-n_1` | `0123abcd` | `one`, `two` | 3 | 1 race-free | 1 | 9 | 2 | 3 | 1 at most so, 2 single burst | 1 |
