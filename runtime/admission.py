@@ -114,14 +114,14 @@ class Admission:
         Raises:
             QueueFullError: it has images or a grammar, and no more can wait to be decoded or compiled.
         """
-        if params.structure is not None and self.config.grammars is not None:
-            self.config.grammars.ask(params.structure)
         placed: list[PromptImage] = []
         if images.images:
             prompt, placed = self._expand(prompt, images)
         reader = self.config.images
         if images.encoded and reader is not None and reader.workers is not None:
             reader.workers.check_room()
+        if params.structure is not None and self.config.grammars is not None:
+            self.config.grammars.ask(params.structure)
         # Last, so that a request that is refused has drawn none.
         seed = self._default_seed() if params.seq_seed is None else params.seq_seed
         return [

@@ -60,7 +60,11 @@ class Arrivals:
             arrival.grammar = self.grammars.ask(structure)
         if encoded:
             assert self.workers is not None
-            arrival.job = self.workers.submit(encoded)
+            try:
+                arrival.job = self.workers.submit(encoded)
+            except Exception:
+                self._give_up(arrival)
+                raise
             if self.grammars is not None:  # who waits for both waits for grammars
                 self.workers.heard = self.grammars.wake
         self._arrivals.append(arrival)
@@ -146,7 +150,8 @@ class Arrivals:
             job.cancelled = True
         grammar, arrival.grammar = arrival.grammar, None
         if grammar is not None and not any(one.grammar is grammar for one in self._arrivals):
-            grammar.cancelled = True
+            assert self.grammars is not None
+            self.grammars.give_up(grammar)
 
     def wait(self, seconds: float) -> None:
         """Waits until something has come or `wake` is called, but no longer than that; not at all if nobody is here."""

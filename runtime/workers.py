@@ -19,8 +19,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -48,6 +47,8 @@ class WorkerSettings:
         queued: jobs that may wait for a worker.
         memory: bytes of address space that a worker may have; None is no such limit.
         start_seconds: that a worker may take to start.
+        unwanted: seconds that a worker goes on with a job that was given up. Often it is done by then, and need not be
+            replaced, which takes longer.
     """
 
     workers: int = 1
@@ -55,9 +56,10 @@ class WorkerSettings:
     queued: int = 512
     memory: int | None = 4 << 30
     start_seconds: float = 60.0
+    unwanted: float = 2.0
 
     def __post_init__(self) -> None:
-        for name in ("workers", "seconds", "queued", "start_seconds"):
+        for name in ("workers", "seconds", "queued", "start_seconds", "unwanted"):
             if getattr(self, name) <= 0:
                 raise InvalidArgumentError(name, getattr(self, name), "a number above 0")
 
@@ -117,6 +119,7 @@ class WorkerPool(ABC, Generic[J]):
         self._something = threading.Condition()
         self._keepers: list[threading.Thread] = []
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._served: dict[int, tuple[J, Deadline]] = {}
         self._closed = self._woken = False
         self.deaths = self.late = self.done = self.failed = 0
 
@@ -176,6 +179,17 @@ class WorkerPool(ABC, Generic[J]):
                 self._jobs.queue.remove(job)
         for job in dropped:
             self._fail(job, self._unwanted())
+
+    def give_up(self, job: J) -> None:
+        """Nobody waits for a job any more: it leaves the queue, and a worker that has begun with it has little time,
+        so that it holds up nobody else.
+        """
+        with self._something:
+            job.cancelled = True
+            for served, deadline in self._served.values():
+                if served is job:
+                    deadline.shorten(self.settings.unwanted)
+        self._drop_cancelled()
 
     def take(self) -> list[J]:
         """Jobs that have ended since the last call."""
@@ -239,6 +253,9 @@ class WorkerPool(ABC, Generic[J]):
                     pipe = None
                 if pipe is None:
                     pipe = self._start(number)
+                if job.cancelled:  # while the worker started
+                    self._fail(job, self._unwanted())
+                    continue
                 self._serve(number, pipe, job)
                 self._deliver(job, succeeded=True)
             except self.harmless as error:
@@ -269,16 +286,16 @@ class WorkerPool(ABC, Generic[J]):
             )
             pipe = Connection(os.dup(ours.fileno()))
         seconds, name = self.settings.start_seconds, self.words.a_worker
-        with deadline(self._processes[number], seconds) as late:
+        with Deadline(self._processes[number], seconds) as deadline:
             try:
                 pipe.send_bytes(hello)
                 pipe.recv_bytes(MOST_WORDS)
                 failed = False
             except (EOFError, OSError):
                 failed = True
-        if failed or late.is_set():
+        if failed or deadline.passed:
             pipe.close()
-            if late.is_set():
+            if deadline.passed:
                 raise self.failure(f"{name} did not start in {seconds:g} s")
             self.deaths += 1
             raise self.failure(f"{name} died while it started")
@@ -287,12 +304,21 @@ class WorkerPool(ABC, Generic[J]):
     def _serve(self, number: int, pipe: Connection, job: J) -> None:
         seconds, words = self.settings.seconds, self.words
         failure: Exception | None = None
-        with deadline(self._processes[number], seconds) as late:
+        with Deadline(self._processes[number], seconds) as deadline:
+            with self._something:
+                self._served[number] = job, deadline
+                if job.cancelled:
+                    deadline.shorten(self.settings.unwanted)
             try:
                 self._ask(pipe, job)
             except (EOFError, OSError, self.harmless) as error:
                 failure = error
-        if late.is_set():
+            finally:
+                with self._something:
+                    del self._served[number]
+        if deadline.passed and job.cancelled:
+            raise self._unwanted() from failure
+        if deadline.passed:
             self.late += 1
             raise self.failure(f"{words.jobs} took more than {seconds:g} s to {words.do}") from failure
         if isinstance(failure, self.harmless):
@@ -326,26 +352,46 @@ class WorkerPool(ABC, Generic[J]):
                 log.warning("%s %d is slow to die", self.words.worker, process.pid)
 
 
-@contextmanager
-def deadline(process: subprocess.Popen[bytes], seconds: float) -> Iterator[threading.Event]:
+class Deadline:
     """Kills a worker that is not done in time, whatever it keeps waiting: what is sent to it, or what it sends.
 
-    Yields an event that says, behind the block, whether that has happened.
+    A context; behind it, it kills nobody.
+
+    Attributes:
+        passed: whether that has happened.
     """
-    late = threading.Event()
 
-    def kill() -> None:
-        late.set()
-        process.kill()
+    def __init__(self, process: subprocess.Popen[bytes], seconds: float) -> None:
+        self.passed = False
+        self._process, self._seconds = process, seconds
+        self._timers: list[threading.Timer] = []
+        self._lock = threading.Lock()
+        self._over = False
 
-    timer = threading.Timer(seconds, kill)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield late
-    finally:
-        timer.cancel()
-        timer.join()  # from here on it kills nobody
+    def __enter__(self) -> Deadline:
+        self.shorten(self._seconds)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._over = True
+        for timer in self._timers:
+            timer.cancel()
+            timer.join()
+
+    def shorten(self, seconds: float) -> None:
+        """No more than that is left from now on. From any thread."""
+        with self._lock:
+            if self._over:
+                return
+            timer = threading.Timer(seconds, self._kill)
+            timer.daemon = True
+            timer.start()
+            self._timers.append(timer)
+
+    def _kill(self) -> None:
+        self.passed = True
+        self._process.kill()
 
 
 def greet(descriptor: int, bound: bool = True) -> tuple[Connection, Any, int | None]:

@@ -27,7 +27,7 @@ class GrammarError(DeepInferError):
 
 
 class GrammarWorkerError(DeepInferError):
-    """A grammar could not be compiled: the worker died or took too long."""
+    """A grammar could not be compiled: the worker died, took too long or ran out of memory. It may be tried again."""
 
 
 @dataclass(eq=False)
@@ -156,6 +156,8 @@ class GrammarService(WorkerPool[Compile]):
         kind, said = answer if isinstance(answer, list) and len(answer) == 2 else ("", "")
         if kind == "error":
             raise GrammarError(f"so_args['schema'] does not compile: {said}")
+        if kind == "memory":  # the worker's fault as much as the grammar's, which may be asked for again
+            raise GrammarWorkerError(f"so_args['schema'] could not be compiled: {said}")
         if kind != "grammar" or type(said) is not int or not 0 < said <= MOST_BYTES:
             raise GrammarWorkerError(f"a worker answered with something else, or more than {MOST_BYTES} bytes")
         text = pipe.recv_bytes(said).decode("utf-8", "surrogateescape")

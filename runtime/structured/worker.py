@@ -15,11 +15,15 @@ from ..workers import MOST_WORDS, bound_memory, greet
 from .args import Structure
 from .vocabulary import View, Vocabulary
 
+_NO_MEMORY = ("bad_alloc", "Cannot allocate memory", "Resource temporarily unavailable")
+"""How the library says so: the last of a thread that finds no room for its stack."""
+
 
 def serve(descriptor: int) -> None:
     """A worker: compiles what comes until nobody is there any more.
 
-    It answers with JSON, ["grammar", bytes] and then a grammar as `xgrammar` serializes it, or ["error", text].
+    It answers with JSON, ["grammar", bytes] and then a grammar as `xgrammar` serializes it, or ["error", text]. Where
+    its memory did not do, it answers ["memory", text] and ends: what that has left behind may be missing for the next.
     """
     pipe, (vocabulary, threads), memory = greet(descriptor, bound=False)
     # The library imports this one for the tokenizers in it, which nobody here uses: seconds, and memory.
@@ -33,14 +37,17 @@ def serve(descriptor: int) -> None:
             structure = pickle.loads(pipe.recv_bytes())
         except (EOFError, OSError):
             return
-        found, error = b"", ""
+        found, kind, error = b"", "error", ""
         try:
             found, error = _listen(lambda structure=structure: compile(structure))  # type: ignore[misc]
-        except MemoryError:
-            error = _too_much(memory)
         except Exception as raised:
-            error = _too_much(memory) if "bad_alloc" in str(raised) else _plain(str(raised))
-        pipe.send_bytes(json.dumps(["error", error[: MOST_WORDS // 8]] if error else ["grammar", len(found)]).encode())
+            if isinstance(raised, MemoryError) or any(words in str(raised) for words in _NO_MEMORY):
+                kind, error = "memory", _too_much(memory)
+            else:
+                error = _plain(str(raised))
+        pipe.send_bytes(json.dumps([kind, error[: MOST_WORDS // 8]] if error else ["grammar", len(found)]).encode())
+        if kind == "memory":
+            return
         if not error:
             pipe.send_bytes(found)
 

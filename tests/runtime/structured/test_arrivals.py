@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deepinfer.runtime.arrivals import Arrivals
-from deepinfer.runtime.image_workers import EncodedImage, ImageJob
+from deepinfer.runtime.image_workers import EncodedImage, ImageJob, QueueFullError
 from deepinfer.runtime.structured.args import Structure
 from deepinfer.runtime.structured.service import Compile, GrammarError, GrammarWorkerError
 from grammars import EOS, Compiler
@@ -38,6 +38,9 @@ class Grammars:
         ready, self.ready = self.ready, []
         return ready
 
+    def give_up(self, job: Compile) -> None:
+        job.cancelled = True
+
     def wake(self) -> None:
         pass
 
@@ -48,8 +51,11 @@ class Images:
     def __init__(self) -> None:
         self.jobs: list[ImageJob] = []
         self.ready: list[ImageJob] = []
+        self.full = False
 
     def submit(self, encoded: Any) -> ImageJob:
+        if self.full:
+            raise QueueFullError("full")
         self.jobs.append(ImageJob(encoded))
         return self.jobs[-1]
 
@@ -133,3 +139,17 @@ def test_a_good_grammar_behind_images_that_failed_begins_nothing(compiler: Compi
     grammars.end(made.params.structure)
     ((samples, error),) = arrivals.take()
     assert samples == [made] and isinstance(error, ValueError) and arrivals.drop(made)
+
+
+def test_a_request_whose_images_find_no_room_leaves_no_grammar_behind() -> None:
+    """It is refused, so that nobody would give the grammar up."""
+    grammars, images = Grammars(), Images()
+    images.full = True
+    arrivals = Arrivals(images, grammars)  # type: ignore[arg-type]
+    alone, shared = Structure("regex", "ab"), Structure("regex", "cd")
+    arrivals.expect([request(shared)], [])
+    for structure in (alone, shared):
+        with pytest.raises(QueueFullError):
+            arrivals.expect([request(structure)], IMAGE)
+    assert grammars.running[alone.key].cancelled and not grammars.running[shared.key].cancelled
+    assert len(list(arrivals)) == 1

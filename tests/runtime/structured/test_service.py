@@ -55,10 +55,12 @@ def test_faults_of_a_grammar_are_its_own(service: GrammarService) -> None:
     assert isinstance(bad.error, GrammarError) and "not closed" in str(bad.error)
     assert service.ask(regex("(a")) is bad and service.deaths == service.late == 0
 
+    (pid,) = service.pids
     big = ended(service, service.ask(regex(NESTED)))
-    assert big.compiled is None
-    assert service.late == 0 and "memory" in str(big.error) or isinstance(big.error, GrammarWorkerError)
+    assert big.compiled is None and isinstance(big.error, GrammarWorkerError) and service.late == 0
+    assert service._kept.find(big.structure.key) is None, "with another worker it may do"
     assert ended(service, service.ask(regex("b+"))).compiled is not None, "the next one has a worker"
+    assert service.pids != [pid], "and one that has not run out of memory"
 
     (pid,) = service.pids
     os.kill(pid, signal.SIGSTOP)  # it hangs
@@ -69,6 +71,29 @@ def test_faults_of_a_grammar_are_its_own(service: GrammarService) -> None:
     again = service.ask(regex("c+"))
     assert again is not late, "who was late may be asked for again"
     assert ended(service, again).compiled is not None and service.pids != [pid]
+
+
+def test_what_nobody_waits_for_is_given_up(service: GrammarService) -> None:
+    """In the queue at once, and in a worker soon: who comes behind it waits for neither."""
+    ended(service, service.ask(regex("f+")))
+    (pid,) = service.pids
+    os.kill(pid, signal.SIGSTOP)
+    before, service.settings = service.settings, WorkerSettings(seconds=200.0, unwanted=0.2, start_seconds=240.0)
+    late, replaced = service.late, service.pids
+    running, queued, other = (service.ask(regex(text)) for text in ("g+", "h+", "i+"))
+    while service._jobs.qsize() != 2:  # until the first has been begun with
+        time.sleep(0.01)
+    service.give_up(queued)
+    assert queued.ended and "nobody waits" in str(queued.error) and service._jobs.qsize() == 1
+    time.sleep(0.5)
+    assert not running.ended, "somebody waits for it"
+    began = time.monotonic()
+    service.give_up(running)
+    assert ended(service, other).compiled is not None and time.monotonic() - began < 100
+    service.settings = before
+    assert "nobody waits" in str(running.error) and service.pids != replaced and service.late == late
+    again = service.ask(regex("g+"))
+    assert again is not running and ended(service, again).compiled is not None
 
 
 @pytest.mark.whole
