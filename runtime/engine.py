@@ -805,7 +805,7 @@ class LLMEngine:
         if not drawn.valid:
             self._queues.cache.forget(request)
             why = None if request.constraint is None else request.constraint.error
-            why = why or "the model returned logits that are not numbers"
+            why = why or drawn.barred or "the model returned logits that are not numbers"
             self._finish(request, FinishReason.ERROR, error=why)
             return None
         request.append(drawn.token)

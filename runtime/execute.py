@@ -68,7 +68,7 @@ class Work:
 class Drawn:
     """The token drawn for one row, with what was asked about it.
 
-    `valid` is False when the logits were not numbers. `draft_logprob`: log-probability with which the drafter drew an
+    `valid` is False when the logits were not numbers, or where `barred` says why no token was left. `draft_logprob`: log-probability with which the drafter drew an
     accepted draft; 1.0 for other tokens and where verification did not need it.
     """
 
@@ -82,6 +82,7 @@ class Drawn:
     sum_smaller: float = -1.0
     valid: bool = True
     draft_logprob: float = 1.0
+    barred: str | None = None
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from ..ops.embed import gather_rows
 from ..ops.verify import NO_DRAFT
 from .execute import Drawn, Result, Work
 from .request import Request
-from .structured.drafts import held_rows
+from .structured.drafts import held_rows, why_barred
 
 if TYPE_CHECKING:
     from ..model.draft import DraftPool
@@ -287,6 +287,9 @@ class Sampler:
             Drawn(token, logprob, valid=count > 0)
             for token, logprob, count in zip(tokens, logprobs, valid, strict=True)
         ]
+        for one, row in zip(drawn, rows, strict=True):
+            if not one.valid:
+                one.barred = why_barred(row, self._mask)
         self._report(raw, logits, chosen, inverse, kept, [row.request for row in rows], drawn)
         known = [i for i, row in enumerate(rows) if row.log2q >= 0 and tokens[i] == row.draft]
         if known and self._log2q is not None:

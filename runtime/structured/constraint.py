@@ -15,6 +15,7 @@ import numpy as np
 from .args import Structure
 from .vocabulary import load_xgrammar
 
+NOTHING_FITS = "no token of the vocabulary goes on with so_args['schema']"
 Words = np.ndarray[Any, np.dtype[np.int32]]
 
 
@@ -134,7 +135,7 @@ class Constraint:
                 self._fill(rows, kept)
                 if not rows[kept].any():
                     if not kept:
-                        self.error = "no token of the vocabulary goes on with so_args['schema']"
+                        self.error = NOTHING_FITS
                     break
                 if kept == len(drafts) or not _has(rows[kept], drafts[kept]):
                     break

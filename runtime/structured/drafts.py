@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ...hal.errors import InvalidArgumentError
 from ..request import Proposal, Request
 
 if TYPE_CHECKING:
     from ..sampler import Row
+    from .constraint import Words
 
 
 def held_rows(rows: Sequence[Row], drafts: Sequence[int]) -> list[Row]:
@@ -29,6 +32,28 @@ def held_rows(rows: Sequence[Row], drafts: Sequence[int]) -> list[Row]:
     if len(kept) <= len(drafts):
         kept[-1] = replace(kept[-1], draft=NO_DRAFT, log2q=-1)
     return kept
+
+
+def why_barred(row: Row, free: Words | None) -> str | None:
+    """Why no token may be drawn in a row that is held to something; None where one may.
+
+    Args:
+        free: mask of the tokens that the engine may draw; None is all.
+    """
+    from .constraint import NOTHING_FITS
+
+    if row.mask is None:
+        return None
+    if not row.mask.any():
+        return NOTHING_FITS
+    left = row.mask if free is None else row.mask & free
+    if not left.any():
+        return "so_args['schema'] allows only tokens that DEEPINFER_DECODE_TOKEN_BLACKLIST bars"
+    ban, end = row.request.params.first_n_token_no_eos, row.request.eos_id
+    if row.num_output_tokens < ban and np.flatnonzero(left).tolist() == [end // 32]:
+        if int(left[end // 32]) & 0xFFFFFFFF == 1 << end % 32:
+            return f"so_args['schema'] allows nothing but the end, which first_n_token_no_eos = {ban} bars"
+    return None
 
 
 def held_proposal(request: Request) -> Proposal:

@@ -127,3 +127,13 @@ def test_who_cannot_compile_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vocabulary.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(NotSupportedError, match=r"deepinfer-hal\[structured\]"):
         vocabulary.check_installed()
+
+
+def test_who_is_left_without_a_token_hears_why(llm: LLM) -> None:
+    """Not that the model is to blame, whose logits are numbers."""
+    longer = asked(so_args={"schema_type": "regex", "schema": "a"}, first_n_token_no_eos=5)
+    with pytest.raises(
+        RequestFailedError, match=r"so_args\['schema'\] allows nothing but the end.*first_n_token_no_eos = 5"
+    ):
+        llm.generate(["a"], longer)
+    assert holds(llm.generate(["a"], asked(first_n_token_no_eos=5))[0])
