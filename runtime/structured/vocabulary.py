@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...hal.errors import NotSupportedError
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from ...model.tokenizer import Tokenizer
 
 
+VERSIONS = (0, 2, 9), (0, 3)
+"""Of xgrammar, from the first to before the second: as `pyproject.toml` says. What it takes for what changes with minor
+versions, and so does what `schema.py` has to refuse."""
 _UNWRITTEN = re.compile(rb"[\x00-\x09\x0b\x0c\x0e-\x1f]")
 """Bytes that JSON has nowhere but in escapes. Between its tokens it may have a tab; but strings of a bounded length are
 to the compiler any characters without quotes, backslashes and ends of lines."""
@@ -74,9 +79,24 @@ class Vocabulary:
 
 
 def check_installed() -> None:
-    """Raises NotSupportedError where the library for grammars is not installed."""
+    """Raises NotSupportedError where the library for grammars is not installed, or in a version that is not known."""
+    install = 'pip install "deepinfer-hal[structured]"'
     if importlib.util.find_spec("xgrammar") is None:
-        raise NotSupportedError("so_args", 'xgrammar is not installed: pip install "deepinfer-hal[structured]"')
+        raise NotSupportedError("so_args", f"xgrammar is not installed: {install}")
+    found = _version()
+    numbers = re.match(r"\d+(\.\d+)*", found or "")
+    if numbers is not None and not VERSIONS[0] <= tuple(map(int, numbers[0].split("."))) < VERSIONS[1]:
+        least, below = (".".join(map(str, one)) for one in VERSIONS)
+        raise NotSupportedError("so_args", f"xgrammar {found} is none of >={least},<{below}: {install}")
+
+
+@cache
+def _version() -> str | None:
+    """Of the library that is installed; None where it was put there by other means, which nobody can judge."""
+    try:
+        return importlib.metadata.version("xgrammar")
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def load_xgrammar() -> Any:
