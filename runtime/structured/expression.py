@@ -27,25 +27,27 @@ _REFUSED_ESCAPES = {
 }  # fmt: skip
 
 
-def check_expression(text: str, where: str, in_string: bool = False) -> None:
+def check_expression(text: str, where: object, in_string: bool = False) -> None:
     """Refuses what has no effect or another one in the compiler.
 
     Args:
-        where: how errors call it.
+        where: how errors call it; a text only then.
         in_string: whether it describes the inside of a JSON string.
 
     Raises:
         NotSupportedError: names the feature and its place.
     """
+    before = ""
     for place, piece, in_class in _pieces(text):
-        found = _refused(text, place, piece, in_class) or (_unwritable(piece) if in_string else None)
+        found = _refused(text, place, piece, in_class, before) or (_unwritable(piece) if in_string else None)
         if found:
             raise NotSupportedError(
                 f"{where}: {found} ({piece!r} at character {place} of an expression)", "write the expression without it"
             )
+        before = piece
 
 
-def full_pattern(text: str, where: str) -> str:
+def full_pattern(text: str, where: object) -> str:
     """The expression of a JSON Schema, which may match any part of a text, as one that matches the whole text.
 
     Raises:
@@ -82,14 +84,13 @@ def _without_optional_groups(text: str) -> str:
     that repetition without the rest of the group.
     """
     out: list[str] = []
-    opened: list[int] = []
+    opened: list[int] = []  # places in `out` of the groups around
     closed = -1  # place in `out` of the group that ends just before
     for _, piece, in_class in _pieces(text):
         begin, closed = closed, -1
         if not in_class and piece == "?" and begin >= 0:
-            out.insert(begin, "(?:|")
+            out[begin] = "(?:|" + out[begin]
             out.append(")")
-            opened = [place + (place >= begin) for place in opened]
             continue
         if not in_class and piece == "?" and out and out[-1] == ")":
             continue  # of a lazy one, which says the same
@@ -126,7 +127,7 @@ def _pieces(text: str) -> Iterator[tuple[int, str, bool]]:
         at += size
 
 
-def _refused(text: str, place: int, piece: str, in_class: bool) -> str | None:
+def _refused(text: str, place: int, piece: str, in_class: bool, before: str) -> str | None:
     if piece.startswith("\\"):
         if len(piece) == 1:
             return "a backslash at the end"
@@ -141,14 +142,9 @@ def _refused(text: str, place: int, piece: str, in_class: bool) -> str | None:
         return "an anchor inside"
     if piece == "$" and place + 1 != len(text):
         return "an anchor inside"
-    if piece == "+" and place and text[place - 1] in "*+?}" and not _is_escaped(text, place - 1):
+    if piece == "+" and before in ("*", "+", "?", "}"):  # not escaped: that is a piece of two
         return "a possessive quantifier"
     return None
-
-
-def _is_escaped(text: str, place: int) -> bool:
-    before = text[:place]
-    return (len(before) - len(before.rstrip("\\"))) % 2 == 1
 
 
 def _unwritable(piece: str) -> str | None:

@@ -8,8 +8,11 @@ not allow. So whatever is not known to hold is an error before anything is gener
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from ...hal.errors import InvalidArgumentError, NotSupportedError
@@ -17,6 +20,9 @@ from .expression import full_pattern, literal_prefix
 
 MAX_DEPTH = 64
 MAX_BRANCHES = 128  # of oneOf
+MAX_COMPARED = 1 << 21
+"""Values that are looked at, at most, to tell the branches of all `oneOf` of a schema apart: since one part may be
+referred to from many places, that can be more than the schema has."""
 NAME = "so_args['schema']"
 TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
 
@@ -69,6 +75,7 @@ REFUSED: Mapping[str, str] = {
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _LARGEST_FACTOR = 1024  # of multipleOf
+_NAMES = {bool: ("boolean",), str: ("string",), list: ("array",), dict: ("object",), type(None): ("null",)}
 
 
 def check_schema(schema: Any) -> Any:
@@ -88,13 +95,58 @@ def check_schema(schema: Any) -> Any:
     return schema
 
 
+class _Path(NamedTuple):
+    """Where a part stands. It becomes a text for an error only: names may be long, and parts many."""
+
+    above: _Path | None = None
+    step: str | int = ""
+
+    def __truediv__(self, step: str | int) -> _Path:
+        return _Path(self, step)
+
+    def __str__(self) -> str:
+        steps: list[str] = []
+        at: _Path = self
+        while at.above is not None:
+            steps.append("/" + str(at.step).replace("~", "~0").replace("/", "~1"))
+            at = at.above
+        return str(at.step) + "".join(reversed(steps))
+
+
+class _Place(NamedTuple):
+    """A path, as errors name it."""
+
+    path: _Path
+
+    def __str__(self) -> str:
+        return f"{NAME} at {str(self.path) or '/'}"
+
+
+@dataclass(frozen=True, eq=False)
+class _Kind:
+    """What a branch is, for telling it from others.
+
+    Attributes:
+        types: of its values.
+        values: if it lists them, all of them.
+        constants: of an object: what its required properties may be, where it says that.
+    """
+
+    types: frozenset[str]
+    values: frozenset[str] | None
+    constants: Mapping[str, frozenset[str]]
+
+
 class _Walk:
     """One walk. Parts are looked at once, however many references lead to them."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
-        self.open: list[tuple[Any, str, int]] = [(root, "", 0)]
+        self.open: list[tuple[Any, _Path, int]] = [(root, _Path(), 0)]
         self.seen: set[int] = set()
+        self.ends: set[str] = set()  # references that lead to something else than a reference
+        self.kinds: dict[int, _Kind | None] = {}
+        self.compared = 0
 
     def run(self) -> None:
         while self.open:
@@ -103,7 +155,7 @@ class _Walk:
                 continue
             if depth > MAX_DEPTH:
                 raise InvalidArgumentError(
-                    NAME, f"more than {MAX_DEPTH} levels at {path[:100]}", f"at most {MAX_DEPTH}"
+                    NAME, f"more than {MAX_DEPTH} levels at {str(path)[:100]}", f"at most {MAX_DEPTH}"
                 )
             if part is True:
                 continue
@@ -114,16 +166,16 @@ class _Walk:
             self.seen.add(id(part))
             self._part(part, path, depth + 1)
 
-    def unfit(self, path: str, got: Any, allowed: str) -> InvalidArgumentError:
-        return InvalidArgumentError(f"{NAME} at {path or '/'}", got, allowed)
+    def unfit(self, path: _Path, got: Any, allowed: str) -> InvalidArgumentError:
+        return InvalidArgumentError(str(_Place(path)), got, allowed)
 
-    def refused(self, path: str, feature: str, instead: str) -> NotSupportedError:
-        return NotSupportedError(f"{NAME} at {path or '/'}: {feature}", instead)
+    def refused(self, path: _Path, feature: str, instead: str) -> NotSupportedError:
+        return NotSupportedError(f"{_Place(path)}: {feature}", instead)
 
-    def push(self, part: Any, path: str, depth: int) -> None:
+    def push(self, part: Any, path: _Path, depth: int) -> None:
         self.open.append((part, path, depth))
 
-    def _part(self, part: dict[str, Any], path: str, depth: int) -> None:
+    def _part(self, part: dict[str, Any], path: _Path, depth: int) -> None:
         for name in part:
             if name in REFUSED:
                 raise self.refused(path, name, f"use {REFUSED[name]}")
@@ -150,13 +202,14 @@ class _Walk:
         else:
             self._branches(part[first], path, depth, first)
 
-    def _types(self, part: dict[str, Any], path: str) -> list[str] | None:
+    def _types(self, part: dict[str, Any], path: _Path) -> list[str] | None:
         if "type" not in part:
             return None
         found = part["type"]
         types = found if isinstance(found, list) else [found]
-        if not types or any(not isinstance(one, str) or one not in TYPES for one in types):
-            raise self.unfit(f"{path}/type", found, f"one or several of {', '.join(TYPES)}")
+        known = all(isinstance(one, str) and one in TYPES for one in types)
+        if not types or not known or len(set(types)) < len(types):
+            raise self.unfit(path / "type", found, f"one or several of {', '.join(TYPES)}, each once")
         return types
 
     def _agrees(self, part: dict[str, Any], first: str, types: list[str] | None) -> bool:
@@ -168,47 +221,51 @@ class _Walk:
 
     # ---- what takes the place of a type
 
-    def _reference(self, reference: Any, path: str, depth: int) -> None:
+    def _reference(self, reference: Any, path: _Path, depth: int) -> None:
         if not isinstance(reference, str):
-            raise self.unfit(f"{path}/$ref", reference, "a text")
+            raise self.unfit(path / "$ref", reference, "a text")
         if reference != "#" and not reference.startswith("#/"):
             raise self.refused(path, f"$ref {reference!r}", "refer to this schema alone, by a path: #/$defs/name")
         target, seen = self._resolve(reference, path), {reference}
         while isinstance(target, dict) and "$ref" in target and isinstance(target["$ref"], str):
+            if target["$ref"] in self.ends:
+                break
             if target["$ref"] in seen:
-                raise self.unfit(f"{path}/$ref", reference, "a reference that does not lead back to itself")
+                raise self.unfit(path / "$ref", reference, "a reference that does not lead back to itself")
             if not target["$ref"].startswith("#"):
                 break
             seen.add(target["$ref"])
             target = self._resolve(target["$ref"], path)
-        self.push(self._resolve(reference, path), reference[1:], reference.count("/"))
+        self.ends |= seen
+        self.push(self._resolve(reference, path), _Path(step=reference[1:]), reference.count("/"))
 
-    def _resolve(self, reference: str, path: str) -> Any:
+    def _resolve(self, reference: str, path: _Path) -> Any:
         found = self.root
         for step in reference.split("/")[1:]:
             name = unquote(step).replace("~1", "/").replace("~0", "~")
             if isinstance(found, dict) and name in found:
                 found = found[name]
-            elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+            elif isinstance(found, list) and len(name) < 10 and name.isdecimal() and int(name) < len(found):
                 found = found[int(name)]
             else:
-                raise self.unfit(f"{path}/$ref", reference, "a path to a part of this schema")
+                raise self.unfit(path / "$ref", reference, "a path to a part of this schema")
         return found
 
-    def _values(self, part: dict[str, Any], path: str, first: str, types: list[str] | None) -> None:
+    def _values(self, part: dict[str, Any], path: _Path, first: str, types: list[str] | None) -> None:
         values = part[first] if first == "enum" else [part[first]]
         if not isinstance(values, list) or not values:
-            raise self.unfit(f"{path}/{first}", values, "a list of values, not empty")
+            raise self.unfit(path / first, values, "a list of values, not empty")
+        self._shallow(values, path / first)
         for value in values:
             if types is not None and not any(_is_of(value, one) for one in types):
-                raise self.unfit(f"{path}/{first}", value, f"values of the type beside it, {', '.join(types)}")
+                raise self.unfit(path / first, value, f"values of the type beside it, {', '.join(types)}")
             for number in _integers(value):
                 if number not in _INT64:
                     raise self.refused(path, f"the integer {number} in {first}", "integers of 64 bits are written")
 
-    def _branches(self, branches: Any, path: str, depth: int, first: str) -> None:
+    def _branches(self, branches: Any, path: _Path, depth: int, first: str) -> None:
         if not isinstance(branches, list) or not branches:
-            raise self.unfit(f"{path}/{first}", branches, "a list of schemas, not empty")
+            raise self.unfit(path / first, branches, "a list of schemas, not empty")
         if first == "allOf" and len(branches) > 1:
             raise self.refused(
                 path, f"allOf of {len(branches)} schemas", "write the one schema that they make together"
@@ -216,40 +273,126 @@ class _Walk:
         if first == "oneOf":
             if len(branches) > MAX_BRANCHES:
                 raise self.refused(path, f"oneOf of {len(branches)} schemas", f"at most {MAX_BRANCHES} are compared")
-            kinds = [self._kind(one) for one in branches]
-            for i, one in enumerate(kinds):
-                for j in range(i):
-                    if not _are_apart(one, kinds[j]):
-                        raise self.refused(
-                            path, f"oneOf whose branches {j} and {i} may both hold", "use anyOf, or a const in each"
-                        )
+            self._exclusive([self._kind(one, path / first / i) for i, one in enumerate(branches)], path)
         for i, one in enumerate(branches):
-            self.push(one, f"{path}/{first}/{i}", depth)
+            self.push(one, path / first / i, depth)
 
-    def _kind(self, branch: Any, hops: int = 0) -> Any:
-        """What a branch is, for telling it from others: types, values, or the constants of required properties."""
-        if isinstance(branch, dict) and isinstance(branch.get("$ref"), str) and hops < MAX_DEPTH:
-            if branch["$ref"].startswith("#"):
-                return self._kind(self._resolve(branch["$ref"], ""), hops + 1)
-        if not isinstance(branch, dict):
+    def _exclusive(self, kinds: list[_Kind | None], path: _Path) -> None:
+        """Refuses branches of which two may hold."""
+
+        def refused(one: int, other: int) -> NotSupportedError:
+            return self.refused(
+                path, f"oneOf whose branches {one} and {other} may both hold", "use anyOf, or a const in each"
+            )
+
+        # Listed values may be many: not by pairs of branches, and the most of them only looked up.
+        lists = [(i, kind.values) for i, kind in enumerate(kinds) if kind is not None and kind.values is not None]
+        lists.sort(key=lambda one: len(one[1]))
+        found: set[str] = set()
+        for place, (i, values) in enumerate(lists):
+            if not found.isdisjoint(values):
+                j = next(j for j, others in lists[:place] if not values.isdisjoint(others))
+                raise refused(min(i, j), max(i, j))
+            if place + 1 < len(lists):
+                self._compare(len(values), path)
+                found |= values
+        for i, kind in enumerate(kinds):
+            for j in range(i):
+                if not self._are_apart(kind, kinds[j], path):
+                    raise refused(j, i)
+
+    def _kind(self, branch: Any, path: _Path) -> _Kind | None:
+        """What a branch is; None where that is not easily seen. Of each part it is found once."""
+        trail: list[int] = []
+        kind: _Kind | None = None
+        while isinstance(branch, dict):
+            if id(branch) in self.kinds:
+                kind = self.kinds[id(branch)]
+                break
+            self.kinds[id(branch)] = None  # of a reference that leads back to itself
+            trail.append(id(branch))
+            reference = branch.get("$ref")
+            if not isinstance(reference, str) or not reference.startswith("#"):
+                kind = self._kind_of(branch, path)
+                break
+            branch, path = self._resolve(reference, path), _Path(step=reference[1:])
+        self.kinds.update(dict.fromkeys(trail, kind))
+        return kind
+
+    def _kind_of(self, branch: dict[str, Any], path: _Path) -> _Kind | None:
+        values = _listed(branch)
+        if values is not None:
+            types = frozenset(kind for value in values for kind in _types_of(value))
+            return _Kind(types, self._names_of(values, path), {})
+        found = self._types(branch, path)
+        if found is None:
             return None
-        if "const" in branch or isinstance(branch.get("enum"), list):
-            return ("values", _names_of([branch["const"]] if "const" in branch else branch["enum"]))
-        types = branch.get("type")
-        if types is None:
-            return None
-        types = set(types if isinstance(types, list) else [types])
         constants = {}
         properties, required = branch.get("properties"), branch.get("required")
-        if types == {"object"} and isinstance(properties, dict) and isinstance(required, list):
+        if found == ["object"] and isinstance(properties, dict) and isinstance(required, list):
+            names = {name for name in required if isinstance(name, str)}
             for name, one in properties.items():
-                if name in required and isinstance(one, dict) and ("const" in one or isinstance(one.get("enum"), list)):
-                    constants[name] = _names_of([one["const"]] if "const" in one else one["enum"])
-        return ("types", types, constants)
+                values = _listed(one) if name in names else None
+                if values is not None:
+                    constants[name] = self._names_of(values, path / "properties" / name)
+        return _Kind(frozenset(found), None, constants)
+
+    def _are_apart(self, one: _Kind | None, other: _Kind | None, path: _Path) -> bool:
+        """Whether no value is of both kinds."""
+        if one is None or other is None:
+            return False
+        if one.values is not None and other.values is not None:
+            return True  # or they were refused
+        if one.values is not None or other.values is not None:
+            return one.types.isdisjoint(other.types)
+        shared = one.types & other.types
+        if {"integer", "number"} <= one.types | other.types:
+            shared |= {"integer"}
+        if not shared:
+            return True
+        if shared != {"object"}:
+            return False
+        few, more = sorted((one.constants, other.constants), key=len)
+        self._compare(len(few), path)
+        return any(name in more and self._disjoint(few[name], more[name], path) for name in few)
+
+    def _disjoint(self, one: frozenset[str], other: frozenset[str], path: _Path) -> bool:
+        self._compare(min(len(one), len(other)), path)
+        return one.isdisjoint(other)
+
+    def _compare(self, values: int, path: _Path) -> None:
+        self.compared += values
+        if self.compared > MAX_COMPARED:
+            raise self.refused(
+                path,
+                f"oneOf whose branches are told apart by more than {MAX_COMPARED} values, in all of the schema",
+                "use anyOf, or fewer values",
+            )
+
+    def _names_of(self, values: list[Any], path: _Path) -> frozenset[str]:
+        """Values as text, the same for equal ones."""
+        self._shallow(values, path)
+        return frozenset(json.dumps(_plain(value), sort_keys=True) for value in values)
+
+    def _shallow(self, values: list[Any], path: _Path) -> None:
+        """Refuses values that are nested too deeply."""
+        level: list[Any] = values
+        for _ in range(MAX_DEPTH + 1):
+            level = [
+                inner
+                for one in level
+                if isinstance(one, (list, dict))
+                for inner in (one.values() if isinstance(one, dict) else one)
+            ]
+            if not level:
+                return
+        raise InvalidArgumentError(
+            NAME, f"a value of more than {MAX_DEPTH} levels at {str(path)[:100]}", f"at most {MAX_DEPTH}"
+        )
 
     # ---- a type and what is said of its values
 
-    def _plain(self, part: dict[str, Any], path: str, depth: int, types: list[str] | None) -> None:
+    def _plain(self, part: dict[str, Any], path: _Path, depth: int, types: list[str] | None) -> None:
         if types is None:
             types = [kind for kind, name in (("object", "properties"), ("array", "items")) if name in part]
             types += ["array"] if "prefixItems" in part and "array" not in types else []
@@ -257,7 +400,7 @@ class _Walk:
             if stray or len(types) > 1:
                 names = stray or [name for name in part if name in KEYWORDS]
                 raise self.refused(path, f"{', '.join(names)} without a type", "say the type beside it")
-        checks: dict[str, Callable[[dict[str, Any], str, int], None]] = {
+        checks: dict[str, Callable[[dict[str, Any], _Path, int], None]] = {
             "object": self._object, "array": self._array, "string": self._string,
             "integer": self._integer, "number": self._number,
         }  # fmt: skip
@@ -265,27 +408,27 @@ class _Walk:
             if one in checks:
                 checks[one](part, path, depth)
 
-    def _count(self, part: dict[str, Any], path: str, name: str) -> int | None:
+    def _count(self, part: dict[str, Any], path: _Path, name: str) -> int | None:
         if name not in part:
             return None
         value = part[name]
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
-            raise self.unfit(f"{path}/{name}", value, "an integer from 0")
+            raise self.unfit(path / name, value, "an integer from 0")
         return value
 
-    def _counts(self, part: dict[str, Any], path: str, what: str) -> tuple[int | None, int | None]:
+    def _counts(self, part: dict[str, Any], path: _Path, what: str) -> tuple[int | None, int | None]:
         least, most = self._count(part, path, f"min{what}"), self._count(part, path, f"max{what}")
         if least is not None and most is not None and least > most:
-            raise self.unfit(f"{path}/min{what}", least, f"at most max{what}, {most}")
+            raise self.unfit(path / f"min{what}", least, f"at most max{what}, {most}")
         return least, most
 
-    def _object(self, part: dict[str, Any], path: str, depth: int) -> None:
+    def _object(self, part: dict[str, Any], path: _Path, depth: int) -> None:
         properties = self._dict(part, path, "properties")
         for name, one in properties.items():
-            self.push(one, f"{path}/properties/{_step(name)}", depth)
+            self.push(one, path / "properties" / name, depth)
         required = part.get("required", [])
         if not isinstance(required, list) or not all(isinstance(one, str) for one in required):
-            raise self.unfit(f"{path}/required", required, "a list of names")
+            raise self.unfit(path / "required", required, "a list of names")
         missing = [name for name in required if name not in properties]
         if missing:
             raise self.refused(path, f"required {missing[0]!r}, which properties do not name", "name it in properties")
@@ -293,7 +436,7 @@ class _Walk:
             raise self.refused(path, "unevaluatedProperties beside additionalProperties", "leave one of them out")
         rest = next((name for name in ("additionalProperties", "unevaluatedProperties") if name in part), None)
         if rest is not None and part[rest] is not False:
-            self.push(part[rest], f"{path}/{rest}", depth)
+            self.push(part[rest], path / rest, depth)
         is_open = rest is not None and part[rest] is not False
         self._patterns(part, path, depth, properties, is_open)
         if "propertyNames" in part:
@@ -305,36 +448,48 @@ class _Walk:
                 path, f"minProperties {least} where names are free", "they may repeat: name and require some"
             )
 
-    def _dict(self, part: dict[str, Any], path: str, name: str) -> dict[str, Any]:
+    def _dict(self, part: dict[str, Any], path: _Path, name: str) -> dict[str, Any]:
         found = part.get(name, {})
         if not isinstance(found, dict):
-            raise self.unfit(f"{path}/{name}", found, "an object")
+            raise self.unfit(path / name, found, "an object")
         return found
 
-    def _patterns(self, part: dict[str, Any], path: str, depth: int, properties: dict[str, Any], is_open: bool) -> None:
+    def _patterns(
+        self, part: dict[str, Any], path: _Path, depth: int, properties: dict[str, Any], is_open: bool
+    ) -> None:
         patterns = self._dict(part, path, "patternProperties")
         if not patterns:
             return
         if is_open:
             raise self.refused(path, "patternProperties beside other additional properties", "leave one of them out")
         written: dict[str, Any] = {}
+        begins: dict[str, str] = {}
         for pattern, one in patterns.items():
-            full = self._pattern(pattern, f"{path}/patternProperties")
-            for name in properties:
-                if name.startswith(literal_prefix(full)):  # to run it could take for ever
-                    raise self.refused(path, f"the property {name!r}, which {pattern!r} may match as well", "rename it")
-            for other in written:
-                if _may_overlap(full, other):
-                    raise self.refused(
-                        path,
-                        f"the patterns {pattern!r} and {other!r}, which may match one name",
-                        "begin each otherwise",
-                    )
+            full = self._pattern(pattern, path / "patternProperties")
+            prefix = literal_prefix(full)  # to run it could take for ever
+            if prefix in begins:
+                raise self._overlap(path, begins[prefix], pattern)
+            begins[prefix] = pattern
             written[full] = one
-            self.push(one, f"{path}/patternProperties/{_step(pattern)}", depth)
+            self.push(one, path / "patternProperties" / pattern, depth)
+        # In order, a text stands right before the first of those that begin with it.
+        ordered = sorted(begins)
+        for one, other in pairwise(ordered):
+            if other.startswith(one):
+                raise self._overlap(path, begins[one], begins[other])
+        for name in properties:
+            before = bisect_right(ordered, name)
+            if before and name.startswith(ordered[before - 1]):
+                pattern = begins[ordered[before - 1]]
+                raise self.refused(path, f"the property {name!r}, which {pattern!r} may match as well", "rename it")
         part["patternProperties"] = written
 
-    def _names(self, part: dict[str, Any], path: str, properties: dict[str, Any]) -> None:
+    def _overlap(self, path: _Path, one: str, other: str) -> NotSupportedError:
+        return self.refused(
+            path, f"the patterns {one!r} and {other!r}, which may match one name", "begin each otherwise"
+        )
+
+    def _names(self, part: dict[str, Any], path: _Path, properties: dict[str, Any]) -> None:
         if properties or "patternProperties" in part:
             raise self.refused(path, "propertyNames beside properties", "leave one of them out")
         names = self._dict(part, path, "propertyNames")
@@ -347,30 +502,30 @@ class _Walk:
         if "enum" in names:
             if len(names.keys() & allowed - {"type"}) > 1:
                 raise self.refused(path, "propertyNames with enum and more", "leave the enum alone")
-            self._values(names, f"{path}/propertyNames", "enum", ["string"])
+            self._values(names, path / "propertyNames", "enum", ["string"])
         else:
-            self._string(names, f"{path}/propertyNames", 0)
+            self._string(names, path / "propertyNames", 0)
 
-    def _array(self, part: dict[str, Any], path: str, depth: int) -> None:
+    def _array(self, part: dict[str, Any], path: _Path, depth: int) -> None:
         items, first = part.get("items", True), part.get("prefixItems", [])
         if isinstance(items, list):
             raise self.refused(path, "items as a list", "use prefixItems")
         if not isinstance(first, list):
-            raise self.unfit(f"{path}/prefixItems", first, "a list of schemas")
+            raise self.unfit(path / "prefixItems", first, "a list of schemas")
         for i, one in enumerate(first):
-            self.push(one, f"{path}/prefixItems/{i}", depth)
+            self.push(one, path / "prefixItems" / i, depth)
         if items is not False:
-            self.push(items, f"{path}/items", depth)
+            self.push(items, path / "items", depth)
         if "unevaluatedItems" in part:
             if "items" in part:
                 raise self.refused(path, "unevaluatedItems beside items", "leave it out")
             if part["unevaluatedItems"] is not False:
-                self.push(part["unevaluatedItems"], f"{path}/unevaluatedItems", depth)
+                self.push(part["unevaluatedItems"], path / "unevaluatedItems", depth)
         elif "items" not in part and "prefixItems" not in part:
             part["items"] = True  # or a count of items finds none that would be allowed
         self._counts(part, path, "Items")
 
-    def _string(self, part: dict[str, Any], path: str, depth: int) -> None:
+    def _string(self, part: dict[str, Any], path: _Path, depth: int) -> None:
         least, most = self._counts(part, path, "Length")
         said: list[str] = [name for name in ("pattern", "format") if name in part]
         if least is not None or most is not None:
@@ -378,7 +533,7 @@ class _Walk:
         if len(said) > 1:
             raise self.refused(path, f"{said[0]} beside {said[1]}", "put a count into the pattern: ^.{2,5}$")
         if "pattern" in part:
-            part["pattern"] = self._pattern(part["pattern"], f"{path}/pattern")
+            part["pattern"] = self._pattern(part["pattern"], path / "pattern")
         if "format" in part and (not isinstance(part["format"], str) or part["format"] not in FORMATS):
             raise self.refused(
                 path, f"the format {part['format']!r}", f"use a pattern, or {', '.join(sorted(FORMATS))}"
@@ -386,20 +541,20 @@ class _Walk:
         if part.get("format") in WRITTEN_FORMATS:
             part["pattern"] = WRITTEN_FORMATS[part.pop("format")]
 
-    def _pattern(self, pattern: Any, path: str) -> str:
+    def _pattern(self, pattern: Any, path: _Path) -> str:
         if not isinstance(pattern, str):
             raise self.unfit(path, pattern, "a text")
-        return full_pattern(pattern, f"{NAME} at {path}")
+        return full_pattern(pattern, _Place(path))
 
-    def _bounds(self, part: dict[str, Any], path: str) -> Iterator[tuple[str, Any]]:
+    def _bounds(self, part: dict[str, Any], path: _Path) -> Iterator[tuple[str, Any]]:
         for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
             if name in part:
                 value = part[name]
                 if isinstance(value, bool) or not isinstance(value, (int, float)):
-                    raise self.unfit(f"{path}/{name}", value, "a number")
+                    raise self.unfit(path / name, value, "a number")
                 yield name, value
 
-    def _integer(self, part: dict[str, Any], path: str, depth: int) -> None:
+    def _integer(self, part: dict[str, Any], path: _Path, depth: int) -> None:
         for name, value in self._bounds(part, path):
             if value != int(value):
                 raise self.refused(path, f"{name} {value} of integers", "use a whole number")
@@ -411,7 +566,7 @@ class _Walk:
                 path, f"multipleOf {factor!r}", f"use an integer from 1 to {_LARGEST_FACTOR}, or leave it out"
             )
 
-    def _number(self, part: dict[str, Any], path: str, depth: int) -> None:
+    def _number(self, part: dict[str, Any], path: _Path, depth: int) -> None:
         for name, value in self._bounds(part, path):
             if abs(value) > 1e15:
                 raise self.refused(path, f"{name} {value} of numbers", "use a bound of at most 1e15, or none")
@@ -419,18 +574,15 @@ class _Walk:
             raise self.refused(path, "multipleOf of numbers", "use integers, or leave it out")
 
 
-def _step(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
-
-
 def _is_of(value: Any, kind: str) -> bool:
     """Whether a value is of a type of JSON Schema: 1.0 is an integer."""
-    if isinstance(value, bool):
-        return kind == "boolean"
-    if isinstance(value, (int, float)):
-        return kind == "number" or (kind == "integer" and value == int(value))
-    names = {str: "string", list: "array", dict: "object", type(None): "null"}
-    return names[type(value)] == kind
+    return kind in _types_of(value)
+
+
+def _types_of(value: Any) -> tuple[str, ...]:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return ("number", "integer") if value == int(value) else ("number",)
+    return _NAMES[type(value)]
 
 
 def _integers(value: Any) -> Iterator[int]:
@@ -443,37 +595,18 @@ def _integers(value: Any) -> Iterator[int]:
             open += one.values() if isinstance(one, dict) else one
 
 
-def _may_overlap(one: str, other: str) -> bool:
-    begins, others = literal_prefix(one), literal_prefix(other)
-    return begins.startswith(others) or others.startswith(begins)
+def _listed(part: Any) -> list[Any] | None:
+    """The values that a part allows, where it lists them."""
+    if not isinstance(part, dict):
+        return None
+    if "const" in part:
+        return [part["const"]]
+    return part["enum"] if isinstance(part.get("enum"), list) else None
 
 
-def _are_apart(one: Any, other: Any) -> bool:
-    """Whether no value is of both kinds."""
-    if one is None or other is None:
-        return False
-    if one[0] == "values" and other[0] == "values":
-        return bool(one[1].isdisjoint(other[1]))
-    if one[0] == "values" or other[0] == "values":
-        values, types = (one, other) if one[0] == "values" else (other, one)
-        return not any(_is_of(json.loads(value), kind) for value in values[1] for kind in types[1])
-    shared = one[1] & other[1]
-    if {"integer", "number"} <= one[1] | other[1]:
-        shared = shared | {"integer"}
-    if not shared:
-        return True
-    names = one[2].keys() & other[2].keys()
-    return shared == {"object"} and any(one[2][name].isdisjoint(other[2][name]) for name in names)
-
-
-def _names_of(values: list[Any]) -> frozenset[str]:
-    """Values as text, the same for equal ones."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, float) and value == int(value):
-            return int(value)
-        if isinstance(value, list):
-            return [plain(one) for one in value]
-        return {name: plain(one) for name, one in value.items()} if isinstance(value, dict) else value
-
-    return frozenset(json.dumps(plain(value), sort_keys=True) for value in values)
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and value == int(value):
+        return int(value)
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return {name: _plain(one) for name, one in value.items()} if isinstance(value, dict) else value
