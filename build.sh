@@ -50,17 +50,26 @@ say() { printf 'build.sh: %s\n' "$1"; }
 has_nvidia() { nvidia-smi -L >/dev/null 2>&1 || [ -e /proc/driver/nvidia/version ]; }
 has_npu() { npu-smi info >/dev/null 2>&1 || [ -e /dev/davinci0 ] || [ -e /dev/davinci_manager ]; }
 
+# Prints where a CANN toolkit may lie, a folder a line; backends/ascend/discovery.py looks in the same places.
+cann_folders() {
+    local folder root
+    for folder in "${ASCEND_HOME_PATH:-}" "${ASCEND_TOOLKIT_HOME:-}"; do
+        [ -z "$folder" ] || printf '%s\n' "$folder"
+    done
+    for root in /usr/local "${HOME:-}"; do
+        [ -z "$root" ] || printf '%s\n' "$root/Ascend/ascend-toolkit/latest" "$root/Ascend/cann"
+    done
+}
+
 # Prints the folder of the CANN toolkit, or fails.
 find_cann() {
     local folder
-    for folder in "${ASCEND_HOME_PATH:-}" "${ASCEND_TOOLKIT_HOME:-}" \
-        /usr/local/Ascend/ascend-toolkit/latest /usr/local/Ascend/cann \
-        "${HOME:-}/Ascend/ascend-toolkit/latest" "${HOME:-}/Ascend/cann"; do
-        if [ -n "$folder" ] && [ -d "$folder" ]; then
+    while IFS= read -r folder; do
+        if [ -d "$folder" ]; then
             printf '%s\n' "$folder"
             return 0
         fi
-    done
+    done < <(cann_folders)
     return 1
 }
 

@@ -29,7 +29,7 @@ from .sim import build
 LIBRARY = "libascendcl.so"
 _HOMES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
 _STATED = re.compile(r"^(?:toolkit_running_version\s*=\s*\[?(?:[^:\]\n]*:)?|[Vv]ersion\s*=\s*)(\d[\w.]*)", re.M)
-_FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann")
+_FOLDERS = ("ascend-toolkit/latest", "cann")
 
 
 class Level(IntEnum):
@@ -82,14 +82,18 @@ class Found:
         """A report, one line a fact."""
         return [
             f"level {int(self.level)} of {int(Level.CHIP)}, {self.level.words}",
-            f"lowering: {self.lowering or 'yes, tilelang ' + (versions.package_version('tilelang') or '')}",
-            f"simulator: {self.simulator or 'yes'}",
+            f"lowering: {_no(self.lowering) or 'yes, tilelang ' + (versions.package_version('tilelang') or '')}",
+            f"simulator: {_no(self.simulator) or 'yes'}",
             f"CANN: {self.cann or 'not found'}",
-            f"compiler: {self.compiler or 'yes'}",
+            f"compiler: {_no(self.compiler) or 'yes'}",
             f"torch_npu: {self.torch_npu or 'not installed'}",
             f"chip: {self.chip or 'none'}",
             *([f"problem: {self.problem}"] if self.problem else []),
         ]
+
+
+def _no(reason: str) -> str:
+    return reason and f"no, because: {reason}"
 
 
 class Tools(Protocol):
@@ -228,7 +232,11 @@ def cann_version(tools: Tools) -> str:
 
 
 def _homes(tools: Tools) -> list[str]:
-    return [tools.environ[name] for name in _HOMES if tools.environ.get(name)] + list(_FOLDERS)
+    """Where a toolkit may lie, in the order that decides; build.sh's `cann_folders` prints the same."""
+    named = [tools.environ[name] for name in _HOMES if tools.environ.get(name)]
+    home = tools.environ.get("HOME")
+    roots = ["/usr/local", *([home] if home else [])]
+    return named + [f"{root}/Ascend/{folder}" for root in roots for folder in _FOLDERS]
 
 
 def _cann_version(tools: Tools, home: str) -> str:

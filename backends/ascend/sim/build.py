@@ -24,6 +24,7 @@ from pathlib import Path
 
 from ....hal import env
 from ....hal.errors import InvalidArgumentError
+from .. import versions
 from . import source
 from .errors import BuildError
 
@@ -44,6 +45,7 @@ SANITIZERS = {
 UNITS = (("access", "cube", "launch", "memory"), ("dma", "schedule", "simt"))
 _PREFIX = '#include "c_api/asc_simd.h"\n'  # what every kernel begins with, compiled once
 _ERRORS_SHOWN = 12
+_GCC_VERSION = re.compile(r"\) (\d+\.[\d.]+)")  # g++ (Debian 12.2.0-14) 12.2.0
 
 
 def cache_root() -> Path:
@@ -70,14 +72,30 @@ def compiler() -> tuple[str, str]:
     """The host compiler (CXX, else g++) and what it says of its version.
 
     Raises:
-        BuildError: there is none.
+        BuildError: there is none, or it is no g++ of the matrix (`versions.MATRIX`).
     """
+    remedy = f"install g++ {versions.row('g++').lowest} or later, or name one in CXX"
     name = os.environ.get("CXX") or "g++"
     path = shutil.which(name)
     if path is None:
-        raise BuildError(f"no C++ compiler {name!r}: install g++ 12 or later, or name one in CXX")
-    done = subprocess.run([path, "--version"], capture_output=True, text=True)
+        raise BuildError(f"no C++ compiler {name!r}: {remedy}")
+    try:
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
+    except OSError as error:
+        raise BuildError(f"the C++ compiler {path} cannot be run: {error.strerror}; {remedy}") from error
+    if reason := _unfit(path, done.stdout):
+        raise BuildError(f"{reason}; {remedy}")
     return path, done.stdout
+
+
+def _unfit(path: str, said: str) -> str:
+    """Why a compiler that says this of its version is not the one that kernels are built with, or ""."""
+    first = said.partition("\n")[0].strip()
+    if "Free Software Foundation" not in said:  # whose g++ is; other compilers may be called g++ as well
+        return f"the C++ compiler {path} is {first or 'of no version'}, not g++; wanted: {versions.row('g++').allowed}"
+    found = _GCC_VERSION.search(first)
+    reason = versions.unfit("g++", found[1] if found else first)
+    return f"the C++ compiler {path}: {reason}" if reason else ""
 
 
 # What x86-64-v3 adds that a kernel's build may use, as Linux names it (abm: lzcnt).

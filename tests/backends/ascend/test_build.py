@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from ascend import SOURCES, needs_compiler
+from deepinfer.backends import ascend
+from deepinfer.backends.ascend import discovery
 from deepinfer.backends.ascend.sim import BuildError, Kernel, build
+from deepinfer.hal.backend import Unavailable
 from deepinfer.hal.errors import InvalidArgumentError
 
 PIPES = (SOURCES / "pipes.cpp").read_text(encoding="utf-8")
@@ -118,6 +121,61 @@ def test_without_a_compiler_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) 
     try:
         assert "no C++ compiler 'no-such-compiler'" in build.missing()
         with pytest.raises(BuildError, match="install g"):
+            build.build(PIPES)
+    finally:
+        build.compiler.cache_clear()
+
+
+WANTED = "wanted: from 12 on and below 100; install g++ 12 or later, or name one in CXX"
+FSF = "Copyright (C) 2022 Free Software Foundation, Inc."
+COMPILERS = {
+    "older": (f"g++ (Ubuntu 11.4.0-1ubuntu1~22.04) 11.4.0\n{FSF}", f"g++ is 11.4.0; {WANTED}"),
+    "of Red Hat": (f"g++ (GCC) 11.4.1 20230605 (Red Hat 11.4.1-2)\n{FSF}", f"g++ is 11.4.1; {WANTED}"),
+    "clang": ("Debian clang version 14.0.6\nTarget: x86_64-pc-linux-gnu", f"14.0.6, not g++; {WANTED}"),
+    "another's g++": ("Apple clang version 15.0.0 (clang-1500.3.9.4)", f"(clang-1500.3.9.4), not g++; {WANTED}"),
+    "without a number": (f"g++ (built here)\n{FSF}", f"which has no number; {WANTED}"),
+    "silent": ("", f"is of no version, not g++; {WANTED}"),
+    "fit": (f"g++ (Debian 12.2.0-14+deb12u1) 12.2.0\n{FSF}", ""),
+    "under another name": (f"x86_64-linux-gnu-g++-14 (Debian 14.2.0-19) 14.2.0\n{FSF}", ""),
+}
+
+
+@pytest.mark.parametrize("what", COMPILERS)
+def test_a_compiler_outside_the_matrix_is_named(what: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where a kernel is built, and in what the backend says of this machine."""
+    said, message = COMPILERS[what]
+    script = tmp_path / "compiler"
+    script.write_text(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    monkeypatch.setattr(build, "processor", lambda: "")
+    monkeypatch.setattr(build, "cache_root", lambda: tmp_path / "cache")
+    build.compiler.cache_clear()
+    try:
+        reason = build.missing()
+        if not message:
+            assert reason == "" and build.compiler() == (str(script), f"{said}\n")
+            return
+        assert reason.startswith(f"the C++ compiler {script}") and reason.endswith(message) and "\n" not in reason
+        with pytest.raises(BuildError) as refused:
+            Kernel(PIPES, 1)
+        assert str(refused.value) == reason
+        found = discovery.discover()
+        assert f"simulator: no, because: {reason}" in found.lines()
+        if found.level < discovery.Level.CANN:
+            verdict = ascend.verdict(found)
+            assert isinstance(verdict, Unavailable) and reason in verdict.reason
+    finally:
+        build.compiler.cache_clear()
+
+
+def test_a_compiler_that_cannot_be_run_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "compiler").write_text("")
+    (tmp_path / "compiler").chmod(0o755)
+    monkeypatch.setenv("CXX", str(tmp_path / "compiler"))
+    build.compiler.cache_clear()
+    try:
+        with pytest.raises(BuildError, match="compiler cannot be run: Exec format error; install g"):
             build.build(PIPES)
     finally:
         build.compiler.cache_clear()

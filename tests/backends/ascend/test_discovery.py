@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from deepinfer.backends.ascend import AscendBackend, discovery, driver, verdict,
 from deepinfer.backends.ascend.discovery import Found, Level, discover
 from deepinfer.backends.ascend.errors import AscendSetupError, CannError, ChipError, TorchNpuError
 from deepinfer.hal.backend import Available, Unavailable
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
@@ -93,6 +97,40 @@ def test_versions_of_cann_as_its_files_state_them(text: str, version: str) -> No
     fake = Fake(library=True)
     fake.files = {f"{HOME}/version.info": text}
     assert discover(fake).cann == (version or "of unknown version")
+
+
+@pytest.mark.parametrize("where", [0, 1, 2, 3, 4, 5])
+def test_a_toolkit_is_found_wherever_the_installation_looks(where: int) -> None:
+    """build.sh installs torch_npu for a toolkit in these places, so discovery has to look in them, in this order."""
+    environ = {"ASCEND_HOME_PATH": "/opt/a b", "ASCEND_TOOLKIT_HOME": "/opt/t", "HOME": "/home/u v"}
+    folders = installation(environ)
+    assert folders == [
+        "/opt/a b",
+        "/opt/t",
+        "/usr/local/Ascend/ascend-toolkit/latest",
+        "/usr/local/Ascend/cann",
+        "/home/u v/Ascend/ascend-toolkit/latest",
+        "/home/u v/Ascend/cann",
+    ]
+    fake = Fake(environ=environ)
+    fake.files = {f"{folder}/version.cfg": f"version=9.2.{n}\n" for n, folder in enumerate(folders) if n >= where}
+    fake.loads = lambda library: library == f"{folders[where]}/lib64/libascendcl.so"  # type: ignore[method-assign]
+    assert discover(fake).cann == f"9.2.{where}"
+
+
+@pytest.mark.parametrize(
+    "environ", [{}, {"HOME": ""}, {"ASCEND_HOME_PATH": "", "ASCEND_TOOLKIT_HOME": "/t", "HOME": "/h"}]
+)
+def test_what_is_not_set_names_no_folder(environ: dict[str, str]) -> None:
+    assert discovery._homes(Fake(environ=environ)) == installation(environ)
+
+
+def installation(environ: dict[str, str]) -> list[str]:
+    """Where build.sh looks for a toolkit."""
+    script = (ROOT / "build.sh").read_text(encoding="utf-8")
+    (function,) = re.findall(r"^cann_folders\(\) \{$.*?^\}$", script, flags=re.DOTALL | re.MULTILINE)
+    command = ["/bin/bash", "-euc", f"{function}\ncann_folders"]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
 def test_the_compiler_is_found_under_its_home_or_on_the_path(tmp_path: Path) -> None:
