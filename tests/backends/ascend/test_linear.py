@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 import pytest
 import torch
 
 from ascend import needs_tilelang
 from ascend_ops import findings, launch, ops, scheduled
-from deepinfer.backends.ascend.linear import LINEAR_FP8, LINEAR_MX
+from deepinfer.backends.ascend import lower
+from deepinfer.backends.ascend.linear import LINEAR_BF16, LINEAR_FP8, LINEAR_MX
 from deepinfer.backends.ascend.moe import GROUPED_LINEAR
 from deepinfer.backends.ascend.program import Program
+from deepinfer.backends.ascend.sim import build
 from deepinfer.ops.spec import SPECS
 
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -19,10 +24,39 @@ OPS = ops()  # registers the kernels
 
 @pytest.mark.parametrize("program", [GROUPED_LINEAR, LINEAR_MX, *LINEAR_FP8.values()], ids=lambda p: p.label)
 def test_products_are_block_scaled_ones_of_the_matrix_unit(program: Program) -> None:
-    """By hand `asc_mmad_mx` is in the source; TileLang calls its template, which is that call."""
+    """By hand `asc_mmad_mx` is in the source; TileLang calls its template, which the test below reads."""
     assert program.signature().kind in ("cube", "mix")
     call = "asc_mmad_mx(" if program.written else "ascend_blockscaled_gemm_l1<"
     assert call in program.text()
+
+
+PLAIN = {program.label: program for program in LINEAR_BF16.values()}
+
+
+@pytest.mark.parametrize("program", PLAIN.values(), ids=PLAIN)
+def test_products_of_bf16_are_plain_ones_of_the_matrix_unit(program: Program) -> None:
+    assert program.signature().kind in ("cube", "mix")
+    text = program.text()
+    assert re.findall(r"ascend_\w*gemm\w*(?=<)", text) == ["ascend_gemm_l1"] and "bfloat16_t>(" in text
+
+
+@pytest.mark.skipif(bool(lower.missing()), reason=lower.missing())
+@pytest.mark.parametrize(
+    ("template", "call", "programs"),
+    [
+        ("ascend_blockscaled_gemm_l1", "asc_mmad_mx", LINEAR_FP8.values()),
+        ("ascend_gemm_l1", "asc_mmad", LINEAR_BF16.values()),
+    ],
+)
+def test_templates_of_the_wheel_call_the_matrix_unit(template: str, call: str, programs: Iterable[Program]) -> None:
+    """A text names a template of the installed tilelang; whether that multiplies by blocks is the template's."""
+    assert all("#include <tl_templates/ascend/gemm.h>" in program.text() for program in programs)
+    _, folder = build.wheel()
+    assert folder is not None
+    header = (folder / "tl_templates" / "ascend" / "gemm.h").read_text(encoding="utf-8")
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", "", header, flags=re.DOTALL)
+    (body,) = re.findall(rf"\b{template}\(.*?^}}", code, flags=re.DOTALL | re.MULTILINE)
+    assert set(re.findall(r"\basc_mmad\w*(?=\()", body)) == {call}
 
 
 @needs_tilelang
