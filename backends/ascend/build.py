@@ -19,6 +19,7 @@ from time import perf_counter
 from ...hal.backend import Unavailable
 from ...hal.errors import DeepInferError
 from . import backend, versions
+from .lower import LoweringError
 from .program import LOWERED, Program
 
 
@@ -65,10 +66,14 @@ def main() -> int:
     parser.add_argument("--name", default="", help="only programs whose label contains this")
     given = parser.parse_args()
     print("\n".join(backend.found.lines()), flush=True)
-    known = programs()
+    known, status = programs(), 0
     for program in known:
         if given.name in program.label:
-            print(f"{program.label}: {_lower(program, given.write)}", flush=True)
+            try:
+                said = _lower(program, given.write)
+            except LoweringError as error:
+                said, status = f"not lowered: {error}", 1
+            print(f"{program.label}: {said}", flush=True)
     for path in [] if given.name else orphans(known):
         print(f"{path.name}: belongs to no program{', removed' if given.write else ''}")
         if given.write:
@@ -76,7 +81,7 @@ def main() -> int:
     if given.self_test and (refused := _self_test()):
         print(refused)
         return 1
-    return 0
+    return status
 
 
 def _self_test() -> str:

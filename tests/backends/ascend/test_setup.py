@@ -15,6 +15,8 @@ from ascend_machine import WHOLE, Fake
 from deepinfer.backends import ascend
 from deepinfer.backends.ascend import build, self_test, versions
 from deepinfer.backends.ascend.discovery import discover
+from deepinfer.backends.ascend.lower import LoweringError
+from deepinfer.backends.ascend.program import Program
 from deepinfer.cli.main import main
 from deepinfer.hal import catalog
 
@@ -64,6 +66,30 @@ def test_the_build_says_it_once_and_runs_no_self_test(
     said = capsys.readouterr().out
     assert said.count(machine) == 1 and "no self-test: see the problem above" in said
     assert "self_test: kept text is current" in said, "what does not need it is done"
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_the_build_says_what_cannot_be_lowered_and_goes_on(
+    write: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    broken, sound = (Program("norm_kernels.py", name) for name in ("no_such", "sound"))
+    text = "tilelang refuses it"
+
+    def lowered(program: Program) -> str:
+        if program is broken:
+            raise LoweringError(text)
+        return "the text"
+
+    monkeypatch.setattr(Program, "current", lambda program: False)
+    monkeypatch.setattr(Program, "lowered", lowered)
+    monkeypatch.setattr(Program, "committed", property(lambda program: tmp_path / program.label))
+    monkeypatch.setattr(build, "programs", lambda: [broken, sound])
+    monkeypatch.setattr(build, "orphans", lambda known: [])
+    monkeypatch.setattr(sys, "argv", ["build", *(["--write"] if write else [])])
+    assert build.main() == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[-2] == f"no_such: not lowered: {text}" and said[-1].startswith("sound: lowered in ")
+    assert [path.name for path in tmp_path.iterdir()] == (["sound"] if write else [])
 
 
 def test_the_matrix_is_checked_at_import(monkeypatch: pytest.MonkeyPatch) -> None:
