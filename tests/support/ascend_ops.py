@@ -45,9 +45,10 @@ def every_call(op: str) -> list[tuple[str, tuple[Any, ...], str]]:
 
 
 def findings(op: str, args: tuple[Any, ...], variant: str = "") -> list[str]:
-    """What the judge finds of one call; [] for nothing. A call that the backend declines has nothing to be found."""
+    """What the judge finds of one call, or why it is not judged, as where the backend declines it; [] for nothing."""
     with on_ascend():
-        return [str(f) for f in judge(SPECS[op], args, TARGET, variant).findings]
+        outcome = judge(SPECS[op], args, TARGET, variant)
+    return [*map(str, outcome.findings), *[outcome.skipped] * bool(outcome.skipped)]
 
 
 def launch(op: str, args: tuple[Any, ...], schedule: Schedule | None = None) -> tuple[list[torch.Tensor], list[Run]]:

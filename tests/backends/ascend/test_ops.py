@@ -9,11 +9,14 @@ import pytest
 import torch
 
 from ascend import needs_tilelang
-from ascend_ops import differences, every_call, findings, launch, ops, scheduled, supported, up_to
+from ascend_ops import TARGET, differences, every_call, findings, launch, on_ascend, ops, size, supported, up_to
+from ascend_texts import of_every_text
 from deepinfer.backends.ascend import architecture, program, table
 from deepinfer.backends.ascend.build import orphans, programs
 from deepinfer.backends.ascend.sim import Schedule, schedules
-from deepinfer.ops.spec import Sample
+from deepinfer.conformance.calls import samples
+from deepinfer.conformance.suites import invariance
+from deepinfer.ops.spec import SPECS, Sample
 
 OPS = ops()
 IDLE: dict[str, str] = {}
@@ -23,7 +26,7 @@ IDLE: dict[str, str] = {}
 @needs_tilelang
 @pytest.mark.parametrize("op", OPS)
 def test_the_calls_that_are_required(op: str) -> None:
-    """Every call of the quick suite is in the op's class, in every form; widths that are declined are left out."""
+    """Every call of the quick suite is in the op's class, in every form; none is declined."""
     wrong = {}
     for label, args, variant in every_call(op):
         if found := findings(op, args, variant):
@@ -31,26 +34,50 @@ def test_the_calls_that_are_required(op: str) -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize("op", OPS)
+def test_no_sample_of_the_contract_is_declined(op: str) -> None:
+    """Those too that the quick suite leaves out. Nothing is launched."""
+    assert [s.label for s in supported(op)] == [s.label for s in sorted(samples(SPECS[op]), key=size)]
+
+
 @needs_tilelang
 @pytest.mark.parametrize("op", OPS)
 def test_bits_are_equal_under_every_schedule(op: str) -> None:
-    args = scheduled(op).args
-    first, runs = launch(op, args)
-    assert runs, "nothing was launched"
-    for schedule in schedules(seeds=2):
-        got, _ = launch(op, args, schedule)
-        assert not differences(op, got, first, args), str(schedule)
+    for sample, texts in of_every_text(op):
+        first, runs = launch(op, sample.args)
+        assert runs and {run.program.label for run in runs} == texts, sample.label
+        for schedule in schedules(seeds=2):
+            got, _ = launch(op, sample.args, schedule)
+            assert not differences(op, got, first, sample.args), f"{sample.label}, {schedule}"
 
 
 @needs_tilelang
 @pytest.mark.parametrize("op", OPS)
 def test_bits_do_not_depend_on_how_many_cores_share_the_work(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    args = scheduled(op).args
-    first, _ = launch(op, args)
-    for cores in (1, 5):
-        monkeypatch.setattr(program, "SIMULATED_CORES", dict.fromkeys(program.SIMULATED_CORES, cores))
-        got, _ = launch(op, args, Schedule())
-        assert not differences(op, got, first, args), f"{cores} cores"
+    ways = dict(program.SIMULATED_CORES)
+    for sample, _ in of_every_text(op):
+        monkeypatch.setattr(program, "SIMULATED_CORES", ways)
+        first, _ = launch(op, sample.args)
+        for cores in (1, 5):
+            monkeypatch.setattr(program, "SIMULATED_CORES", dict.fromkeys(ways, cores))
+            got, _ = launch(op, sample.args, Schedule())
+            assert not differences(op, got, first, sample.args), f"{sample.label}, {cores} cores"
+
+
+def test_every_text_is_launched_under_every_schedule() -> None:
+    """But the self-test's, which has its own tests. Nothing is launched here."""
+    covered = {label for op in OPS for _, texts in of_every_text(op) for label in texts}
+    assert covered == {p.label for p in programs()} - {"self_test"}
+
+
+@needs_tilelang
+@pytest.mark.parametrize("op", ["rms_norm", "quant_fp8", "moe_gate", "topk_select", "sample_draw"])
+def test_rows_do_not_depend_on_their_batch(op: str) -> None:
+    """The suite `invariance` on the simulator, for ops whose launches are cheap; docs/ascend.md tells of all ops."""
+    with on_ascend():
+        outcomes = {case.label: case.run(TARGET) for case in invariance.cases("quick", [SPECS[op]])}
+    assert outcomes
+    assert {label: (o.skipped, *map(str, o.findings)) for label, o in outcomes.items() if not o.passed} == {}
 
 
 @needs_tilelang
