@@ -68,8 +68,9 @@ class Work:
 class Drawn:
     """The token drawn for one row, with what was asked about it.
 
-    `valid` is False when the logits were not numbers, or where `barred` says why no token was left. `draft_logprob`: log-probability with which the drafter drew an
-    accepted draft; 1.0 for other tokens and where verification did not need it.
+    `valid` is False when the logits were not numbers, or where `barred` says why no token was left. `draft_logprob`:
+    log-probability with which the drafter drew an accepted draft; 1.0 for other tokens and where verification did not
+    need it.
     """
 
     token: int
